@@ -152,6 +152,7 @@ def _collect(state: LogState, offset: int, upper: int, candidates: list[ReadCand
             return
         following = segments.after(segment)
         assert following is not None
+        segment.delete_damaged_index()
         end = segment.size if upper >= following.base_offset else -1
         candidates.append(ReadCandidate(segment, segment.file(), end, None))
         if following.base_offset >= upper or (segment is not first and segment.size):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.server.storage import names
+from barnabas.server.storage.segments import segment_files
+from barnabas.server.storage.segments.segment import Segment
 from tests.configs import log_config
 from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
@@ -61,3 +65,40 @@ def test_flipped_bit_in_an_index_changes_nothing(path: str, size: int, truncated
             assert not logs.failures, (byte, bit)
             logs.kill(recovery_point=end)
             assert base_offsets(logs) == expected, (byte, bit)
+
+
+@pytest.mark.parametrize("target", [(segment_files, "read_file"), (Segment, "_lookup_entry")], ids=["load", "look-up"])
+@pytest.mark.parametrize("offset", [2, 4, 6])
+def test_a_truncation_during_a_cold_read_leaves_the_index(
+    target: tuple[Any, str], offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read, in another thread, has found the entry of a batch that is not there any more. It used to delete the
+    index of what is the active segment now, and the next append or truncation took the log offline."""
+    logs = harness()
+    log, end = logs.log, logs.log.log_end_offset
+    log.close()
+    log = logs.open(clean=True, recovery_point=end)
+    plan = log.plan_read(8, 100)
+    owner, name = target
+    original = getattr(owner, name)
+    calls: list[int] = []
+
+    def truncate_then(*arguments: Any, **named: Any) -> object:
+        found: object = original(*arguments, **named)
+        calls.append(1)
+        if len(calls) == 1:
+            log.truncate_to(offset, now_ms=0)
+        return found
+
+    monkeypatch.setattr(owner, name, truncate_then)
+    plan.run()
+    monkeypatch.undo()
+    assert calls
+    segment = log.segments.active
+    assert segment.base_offset == 0
+    assert segment.offset_index.last_offset < offset
+    assert logs.disk.exists(segment.file_path(names.OFFSET_INDEX))
+    logs.fill(2, start_timestamp=2_000)
+    log.truncate_to(offset + 1, now_ms=0)
+    assert base_offsets(logs) == [*range(0, offset, RECORDS), offset]
+    assert not logs.failures

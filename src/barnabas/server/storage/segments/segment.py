@@ -177,6 +177,7 @@ class Segment(SegmentFiles):
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self._tail = RecentBatches()
+        self._damage = ""
         return self.write_indexes()
 
     def truncate_to(self, offset: int) -> int:
@@ -249,21 +250,26 @@ class Segment(SegmentFiles):
     def find(self, offset: int, file: ReadableFile | None = None) -> Found | None:
         """The first batch whose last offset is not below `offset`, or None if the segment ends below.
 
-        For a sealed segment this is safe in any thread, if `file` is its open file.
+        For a sealed segment this is safe in any thread, if `file` is its open file: a damaged index is passed over, and
+        `delete_damaged_index` deletes it. The loop may have truncated the log since, so that the segment is the active
+        one.
         """
         tail = self._tail
         if tail.covers(offset):
             known = tail.find(offset, self._size)
             return None if known is None else Found(*known)
-        for position, header in self._walk_from_index(file or self.file(), offset):
+        for position, header in self._walk_from_index(file or self.file(), offset, drop=file is None):
             if header.last_offset >= offset:
                 return Found(position, header.size)
         return None
 
-    def _walk_from_index(self, source: ReadableFile, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    def _walk_from_index(
+        self, source: ReadableFile, offset: int, *, drop: bool = True
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of the batches from the last index entry on that is not above `offset`. If that entry
-        does not name a batch, the index is damaged, and the walk begins at the start of the segment."""
-        indexed, start = self._lookup_entry(offset)
+        does not name a batch, the index is damaged, and the walk begins at the start of the segment. `drop` deletes the
+        damaged index, which only the event loop may do."""
+        indexed, start = self._lookup_entry(offset, drop=drop)
         if start:
             walk = walk_headers(source, start, self.size)
             try:
@@ -274,8 +280,19 @@ class Segment(SegmentFiles):
                 yield first
                 yield from walk
                 return
-            self._drop_damaged_index(f"its entry for offset {indexed} does not point to the end of a batch")
+            self._on_damaged_index(f"its entry for offset {indexed} does not point to the end of a batch", drop=drop)
         yield from walk_headers(source, 0, self.size)
+
+    def delete_damaged_index(self) -> None:
+        """Delete the offset index if `find` has found damage in another thread. The segment must be sealed."""
+        if self._damage:
+            self._drop_damaged_index(self._damage)
+
+    def _on_damaged_index(self, reason: str, *, drop: bool) -> None:
+        if drop:
+            self._drop_damaged_index(reason)
+        else:
+            self._damage = reason
 
     def _drop_damaged_index(self, reason: str) -> None:
         """Without the file, look-ups begin at the start of the segment; the next start, or append, rebuilds the
@@ -283,6 +300,7 @@ class Segment(SegmentFiles):
         path = self.file_path(names.OFFSET_INDEX)
         log.warning("a damaged offset index was deleted; it will be rebuilt", file=path, reason=reason)
         self._offset_index = None
+        self._damage = ""
         self.fs.unlink(path)
 
     def lookup(self, offset: int) -> int:
@@ -290,11 +308,11 @@ class Segment(SegmentFiles):
         found = self.find(offset)
         return self.size if found is None else found.position
 
-    def _lookup_entry(self, offset: int) -> tuple[int, int]:
+    def _lookup_entry(self, offset: int, *, drop: bool) -> tuple[int, int]:
         try:
             return self.offset_index.lookup_entry(offset)
         except CorruptIndexError as error:
-            self._drop_damaged_index(str(error))
+            self._on_damaged_index(str(error), drop=drop)
         except FileMissingError:
             pass
         return -1, 0

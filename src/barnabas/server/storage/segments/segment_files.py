@@ -26,6 +26,7 @@ class SegmentFiles:
 
     __slots__ = (
         "_bytes_since_index",
+        "_damage",
         "_file",
         "_first_timestamp",
         "_max_timestamp",
@@ -79,6 +80,8 @@ class SegmentFiles:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._bytes_since_index = 0
+        self._damage = ""
+        """What a thread has found to be wrong with the offset index, which only the event loop may delete."""
         self._tail = RecentBatches()
 
     def create(self) -> Self:
@@ -221,7 +224,10 @@ class SegmentFiles:
             data = read_file(self.fs, path)
             if path != self.file_path(names.OFFSET_INDEX):  # compaction has replaced the segment
                 raise FileMissingError(f"{path} was renamed while it was being read")
-            index = self._offset_index = OffsetIndex.decode(self.base_offset, data, self.size)
+            loaded = OffsetIndex.decode(self.base_offset, data, self.size)
+            index = self._offset_index  # the loop may have loaded and truncated it while this thread read the file
+            if index is None:
+                index = self._offset_index = loaded
         return index
 
     @property
