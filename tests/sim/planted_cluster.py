@@ -549,7 +549,7 @@ PLANTED = [
     Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
     Planted("a joining replica does not limit the watermark", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 10),
     Planted("uncommitted state of a former controller kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 20),
-    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, first=20),
+    Planted("markers for unreachable leaders dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, first=30),
     Planted(
         "markers dropped at compaction",
         _markers_dropped_at_compaction,
