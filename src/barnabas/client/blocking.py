@@ -512,7 +512,7 @@ class Consumer(BlockingReader[AsyncConsumer]):
             found, (delivery, count) = self._read(
                 lambda: self._client.getmany(*partitions, timeout_ms=1_000, max_records=1)
             )
-            record = next((records[0] for records in found.values()), None)
+            record = next(iter(found.values()))[0] if found else None
             if record is not None and delivery is not None and not delivery.ended:
                 self._given = (delivery, count)
                 return record
