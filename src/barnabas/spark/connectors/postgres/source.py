@@ -177,9 +177,9 @@ class PostgresSource:
         self._starts = 0 if wanted.lost is None else wanted.lost.starts + 1
         publication = load_publication(session, self._options.publication)
         self._all_tables = publication is not None and publication.all_tables
-        if checkpoint is not None:
-            self._check_tables(checkpoint)
         self._setup = decide_setup(wanted, server, slot, publication, load_tables(session, self._tables))
+        if checkpoint is not None:  # after the server: the OIDs of another server mean nothing
+            self._check_tables(checkpoint)
         for statement in self._setup.statements:
             log.info("running %s", statement)
             session.run(statement, f"running {statement}")
