@@ -299,6 +299,7 @@ PLANTED = [
         NodeFaultMenu.DESCRIPTORS,
         10,
         (CorrectnessError, LivenessError),
+        first=25,
     ),
     Planted(
         "a flush without a descriptor not repeated", _flush_given_up, NodeFaultMenu.DESCRIPTORS, 10, (LivenessError,)
