@@ -37,7 +37,8 @@ from tests.unit.server.coordination.kafka_transaction_cells import (
     reach,
 )
 
-PARTITIONS = 12
+PARTITIONS = 100
+"""So many that the markers take longer than the next request."""
 ATTEMPTS = 100
 
 
