@@ -106,6 +106,8 @@ class _LogLoader:
         """The end offset of the segment that was recovered last."""
         self._overlapped = False
         """Whether the segment that was recovered last had batches with offsets of the next segment."""
+        self._epochs_rebuilt = False
+        """Whether the list of leader epochs grows while batches are read, since its file was damaged or lost."""
 
     def load(self) -> LoadedLog:
         request = self._request
@@ -164,6 +166,7 @@ class _LogLoader:
             emit = log.info if data == b"" else log.warning
             emit("leader epochs are rebuilt from the log", path=path, reason=str(error))
             self._clean = False
+            self._epochs_rebuilt = True
             self._request = _from_start(self._request)
             epochs = LeaderEpochs()
             epochs.changed = True
@@ -307,7 +310,7 @@ class _LogLoader:
             return f"the batch of offset {first} is found where offset {end} is expected"
         if header.last_offset_delta < 0 or not segment.takes_offset(header.last_offset):
             return f"the batch of offset {first} ends at {header.last_offset}"
-        if self._request.contiguous and (self._clean or first < self._synced_offset):
+        if self._request.contiguous and not self._epochs_rebuilt and (self._clean or first < self._synced_offset):
             known = self._epochs.epoch_for_offset(first)
             if known not in (None, header.partition_leader_epoch):
                 return f"the batch has leader epoch {header.partition_leader_epoch} instead of {known}"

@@ -92,6 +92,22 @@ def test_unsynced_batches_that_a_power_failure_tore_are_cut() -> None:
     in_loop(main)
 
 
+def test_leader_epochs_that_a_power_failure_tore_are_found_in_the_log() -> None:
+    async def main(disk: MemoryDisk) -> None:
+        log = opened(disk)
+        for offset in range(10):
+            append(log, offset, epoch=1 + offset // 3)
+        await log.sync()
+        await asyncio.sleep(3)  # virtual seconds: the synced offset is stored
+        del disk.data(f"{LOG}/leader-epoch-checkpoint")[-2:]
+        found = opened(disk)
+        assert found.end_offset == 10
+        assert [batch.epoch for batch in found.batches_from(0)] == [1 + offset // 3 for offset in range(10)]
+        assert found.latest_epoch == 4
+
+    in_loop(main)
+
+
 def test_truncation_lowers_the_stored_offset_first() -> None:
     async def main(disk: MemoryDisk) -> None:
         log = await filled(disk)
