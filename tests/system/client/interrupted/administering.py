@@ -90,8 +90,11 @@ class Administrator:
         resource, value = ConfigResource.group(self.name), str(self.rng.randrange(45_000, 60_000))
         changes = {resource: [ConfigChange("consumer.session.timeout.ms", value)]}
         await self.change("incremental_alter_configs", lambda: self.admin.incremental_alter_configs(changes))
-        found = await self.repeated("describe_configs", lambda: self.admin.describe_configs([resource]))
-        assert found[resource]["consumer.session.timeout.ms"].value == value
+        for _ in range(STEPS_MAX):  # the broker answers before it has read of a change that the controller has made
+            found = await self.repeated("describe_configs", lambda: self.admin.describe_configs([resource]))
+            if found[resource]["consumer.session.timeout.ms"].value == value:
+                return
+        raise AssertionError(f"{value} is due, and there is {found}")
 
     async def offsets(self) -> None:
         """Set the group's offsets, and delete one of them, or the group."""
