@@ -163,7 +163,12 @@ def test_allowed_requests_are_audited_each_time(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.DEBUG, AUDIT_LOGGER)
     assert served.produce("orders")
     assert served.produce("orders")
-    assert [entry.levelno for entry in caplog.records] == [logging.DEBUG] * 2
+    assert [entry.levelno for entry in audited(caplog)] == [logging.DEBUG] * 2
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """The entries of the audit log, without warnings of a busy machine."""
+    return [entry for entry in caplog.records if entry.name == AUDIT_LOGGER]
 
 
 def test_a_request_with_very_many_denials_does_not_flood_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,9 +177,10 @@ def test_a_request_with_very_many_denials_does_not_flood_the_audit_log(caplog: p
     for _ in range(2):  # the limit is that of one request
         caplog.clear()
         assert not served.produce(*(f"orders-{number}" for number in range(DENIALS_LOGGED + 500)))
-        denied = [message for message in caplog.messages if " is Denied " in message]
+        messages = [entry.getMessage() for entry in audited(caplog)]
+        denied = [message for message in messages if " is Denied " in message]
         assert len(denied) == DENIALS_LOGGED
-        assert [message for message in caplog.messages if message not in denied] == [
+        assert [message for message in messages if message not in denied] == [
             "Principal = User:alice from host = 10.0.0.1: the request = Produce has 1000 denied operations; further "
             "ones of this request are not logged."
         ]
@@ -186,7 +192,7 @@ def test_denied_requests_are_audited_each_time(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.INFO, AUDIT_LOGGER)
     assert not served.produce("orders")
     assert not served.produce("orders")
-    assert [entry.levelno for entry in caplog.records] == [logging.INFO] * 2
+    assert [entry.levelno for entry in audited(caplog)] == [logging.INFO] * 2
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
