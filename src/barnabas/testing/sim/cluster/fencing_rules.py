@@ -152,8 +152,8 @@ class DeafBrokerIsSilent(Rule):
         network = self.cluster.world.network
         for node in self.cluster.brokers:
             way = network.link(node.name, controller.name)
-            slow = way.loss > 0 or way.delay_max > _SLOW_S
-            if node is controller or slow or not network.link(controller.name, node.name).cut:
+            late = way.cut or way.loss > 0 or way.delay_max > _SLOW_S  # an old heartbeat may arrive later
+            if node is controller or late or not network.link(controller.name, node.name).cut:
                 self._deaf.pop(node.node_id, None)
                 continue
             since_ms = self._deaf.setdefault(node.node_id, now_ms)
