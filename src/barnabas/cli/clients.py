@@ -84,8 +84,6 @@ _JSON_NAMES_OF: Final[dict[By, tuple[str, ...]]] = {
     By.CONSUMER: _JSON_WHO,
 }
 _JSON_AMOUNTS: Final = ("bytes_in", "bytes_out", "requests", "seconds", "records_in")
-_LEAST: Final = 0.05
-"""What is less than this per second, bytes or records, is not shown as a producer or consumer."""
 
 
 def clients(
@@ -139,10 +137,12 @@ def clients(
 def select(found: ClientUses, by: By, order: Sort) -> list[ClientUse]:
     """The rows to show, sorted."""
     rows = list(found.clients)
+    from barnabas.client.admin.clients import LEAST
+
     if by is By.PRODUCER:
-        rows = [use for use in rows if max(use.bytes_in, use.records_in) >= _LEAST]
+        rows = [use for use in rows if max(use.bytes_in, use.records_in) >= LEAST]
     elif by is By.CONSUMER:
-        rows = [use for use in rows if use.bytes_out >= _LEAST]
+        rows = [use for use in rows if use.bytes_out >= LEAST]
     if order is Sort.NAME:
         return sorted(rows, key=lambda use: [str(part) for part in use.name])
     return sorted(rows, key=lambda use: -_AMOUNTS[order](use))
@@ -150,9 +150,11 @@ def select(found: ClientUses, by: By, order: Sort) -> list[ClientUse]:
 
 def show(found: ClientUses, rows: Sequence[ClientUse], by: By, limit: int) -> None:
     """Print the first rows, and what all others use together."""
+    from barnabas.client.admin.clients import LEAST
+
     columns = AMOUNTS_OF[by]
     table = [[*_names(use, by), *(_cell(use, column) for column in columns)] for use in rows[:limit]]
-    if any(_AMOUNTS[column](found.others) >= _LEAST for column in columns):
+    if any(_AMOUNTS[column](found.others) >= LEAST for column in columns):
         blanks = [""] * (len(_NAMES_OF[by]) - 1)
         table.append(["(all others)", *blanks, *(_cell(found.others, column) for column in columns)])
     print_table([*_NAMES_OF[by], *(_HEADS[column] for column in columns)], table, empty="no clients in the last minute")

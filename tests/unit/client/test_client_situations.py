@@ -195,7 +195,7 @@ def test_loop_left_after_one_record(place: Place) -> None:
 
 @situation(
     "The body of a loop raises, and the consumer is closed with auto-commit.",
-    "kafka-python, Java: `close` commits behind the record that failed, unless it is told not to.",
+    "kafka-python, Java: `close` commits the position after the record that failed, unless a setting prevents it.",
     "The record counts as consumed when the next one is asked for: it is read again.",
 )
 def test_body_raises_with_auto_commit(place: Place) -> None:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Final
 
 from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.core.errors import KafkaError
-from barnabas.protocol.wire.messages.describe_clients import ClientRow, DescribeClientsRequest, DescribeClientsResponse
+from barnabas.protocol.wire.messages.describe_clients import (
+    ClientRow,
+    ClientView,
+    DescribeClientsRequest,
+    DescribeClientsResponse,
+    activity,
+)
 
+__all__ = ["ClientUse", "ClientUses", "ClientView", "describe_clients"]
 
-class ClientView(IntEnum):
-    """By what clients are told apart; the values are those of the protocol."""
-
-    CLIENT_ID = 0
-    ADDRESS = 1
-    PRINCIPAL = 2
-    PARTITION = 3
-    """What is written to each partition and read from it, by all clients."""
-    PARTITION_CLIENT = 4
-    """What each client writes to each partition and reads from it."""
+LEAST: Final = 0.05
+"""Bytes or records per second: a client with less is no producer or consumer, and a row with less is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,6 @@ class ClientUses:
 
 BROKER_S: Final = 5.0
 """A broker that does not answer for so long, for example because it is paused, counts as failed."""
-_BYTE_S: Final = 1e-8
 _NOBODY: Final = ClientUse(None, None, None, None, -1, -1, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -116,7 +113,7 @@ def add_up(rows: Iterable[ClientRow]) -> tuple[tuple[ClientUse, ...], ClientUse]
         else:
             known = sums.get(use.name)
             sums[use.name] = use if known is None else _sum(known, use)
-    active = sorted(sums.values(), key=lambda use: -(use.seconds + (use.bytes_in + use.bytes_out) * _BYTE_S))
+    active = sorted(sums.values(), key=lambda use: -activity(use.seconds, use.bytes_in, use.bytes_out))
     return tuple(active), others
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.client.admin.clients import ClientUse, ClientView
+from barnabas.client.admin.clients import LEAST, ClientUse, ClientView
 from barnabas.client.errors import UnsupportedApiError
 from barnabas.console.documents.lists import page_of
 from barnabas.console.errors import BadInputError
 from barnabas.console.sources import Call
-
-_LEAST: Final = 0.05
-"""Who writes or reads less than this per second is no producer or consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +58,12 @@ async def client_list(call: Call) -> dict[str, Any]:
         return {**document, "problem": problem, **page_of([], query, name="name", sorts=sorts)}
     rows = [_row(use) for use in found.clients]
     if tab.view is ClientView.PARTITION_CLIENT:
-        rows = [row for row in rows if max(row[amount] for amount in tab.amounts) >= _LEAST]
+        rows = [row for row in rows if max(row[amount] for amount in tab.amounts) >= LEAST]
     others = _row(found.others)
     return {
         **document,
         **page_of(rows, query, name="name", sorts=sorts),
-        "others": others if any(others[amount] >= _LEAST for amount in tab.amounts) else None,
+        "others": others if any(others[amount] >= LEAST for amount in tab.amounts) else None,
         "failed": {str(broker_id): str(error) for broker_id, error in sorted(found.failed.items())},
     }
 

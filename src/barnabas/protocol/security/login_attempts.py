@@ -2,7 +2,7 @@
 
 After FREE failed logins from an address, its next login must wait; each further failure doubles the wait. Addresses are
 counted, and not names: otherwise everybody could lock a user out by guesses with the user's name. One right password
-ends the wait of its address, so that a proxy before all users is slowed down only while nobody logs in through it.
+ends the wait of its address. So the users behind one proxy wait only as long as none of them logs in successfully.
 """
 
 from __future__ import annotations

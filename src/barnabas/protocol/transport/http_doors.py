@@ -107,7 +107,7 @@ def _has_body(headers: Mapping[str, str]) -> bool:
 
 
 def require_login(what: str, host: str, *, has_login: bool, insecure: bool, remedy: str) -> None:
-    """Raises OpenListenerError if other hosts reach a listener at `host` that asks nobody who they are."""
+    """Raises OpenListenerError if other hosts reach a listener at `host`, and the listener has no login."""
     if has_login or insecure or is_loopback(host):
         return
     where = f"at {host}" if host else "on all addresses of this host"

@@ -93,7 +93,7 @@ class ReplicatedWriter:
                 if result is None:
                     result = await asyncio.get_running_loop().run_in_executor(self._disk, plan.run)
             except TransientStorageError as error:
-                # Without a repetition nobody would coordinate this partition's groups before the next election.
+                # Otherwise this partition's groups would have no coordinator before the next election.
                 logger.warning("a coordinator cannot read its log yet; trying again", partition=tp, reason=str(error))
                 await asyncio.sleep(_READ_AGAIN_S)
                 self._leader(tp)

@@ -15,20 +15,18 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.transport.ports import Peer, Usage
 from barnabas.protocol.wire.messages import produce
-from barnabas.server.broker.client_usage.series import NEW_NAMES_PER_HOUR, SERIES_MAX, Series
+from barnabas.protocol.wire.messages.describe_clients import ClientView
+from barnabas.server.broker.client_usage.series import NEW_NAMES_PER_HOUR, NOTHING, SERIES_MAX, Amounts, Series
 from barnabas.server.broker.client_usage.tables import (
     IDLE_S,
     NAME_LENGTH_MAX,
     NOT_PENDING,
-    NOTHING,
     TICK_S,
     WINDOW_S,
-    Amounts,
     ClientUsage,
     Entry,
     PartitionClient,
     Table,
-    View,
     clean,
     weight_of,
 )
@@ -338,7 +336,7 @@ def test_hostile_names() -> None:
 
 def test_every_view_has_a_table() -> None:
     clients = ClientUsage()
-    assert len({id(clients.table(view)) for view in View}) == len(View)
+    assert len({id(clients.table(view)) for view in ClientView}) == len(ClientView)
 
 
 def test_an_ipv6_address_counts_as_its_network() -> None:

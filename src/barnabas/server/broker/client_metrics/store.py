@@ -54,7 +54,7 @@ class ClientMetrics:
     def __init__(self, clock: Clock, rng: Rng, bounds: Bounds = SERIES) -> None:
         self.instances = ClientInstances(rng)
         self.left_out = 0
-        """Values that were not kept: nobody asked for them, there are too many, or their names are too long."""
+        """Values that were not kept: no subscription has them, there are too many, or their names are too long."""
         self._shares = Shares(bounds)
         self._swept_ms = 0
         self._clock = clock

@@ -19,6 +19,15 @@ _MORE_ACTIVE: Final = 2.0
 """A name takes the place of another one only if it is so many times as active."""
 
 Amounts = tuple[float, float, float, float, float]
+"""Bytes in, bytes out, requests, seconds of the event loop, records in."""
+NOTHING: Final[Amounts] = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def added(one: Amounts, other: Amounts) -> Amounts:
+    """The sum of the amounts, each by itself."""
+    a, b, c, d, e = one
+    f, g, h, i, j = other
+    return (a + f, b + g, c + h, d + i, e + j)
 
 
 class Sums:
@@ -27,14 +36,12 @@ class Sums:
     __slots__ = ("amounts", "at")
 
     def __init__(self, at: float) -> None:
-        self.amounts: Amounts = (0.0, 0.0, 0.0, 0.0, 0.0)
+        self.amounts: Amounts = NOTHING
         self.at = at
         """When the name last used something."""
 
     def add(self, amounts: Amounts, at: float) -> None:
-        a, b, c, d, e = self.amounts
-        f, g, h, i, j = amounts
-        self.amounts = (a + f, b + g, c + h, d + i, e + j)
+        self.amounts = added(self.amounts, amounts)
         self.at = at
 
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -33,7 +32,8 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import Counter
 from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.protocol.transport.ports import Peer, Usage
-from barnabas.server.broker.client_usage.series import Series
+from barnabas.protocol.wire.messages.describe_clients import ClientView, activity
+from barnabas.server.broker.client_usage.series import NOTHING, Amounts, Series, added
 
 WINDOW_S: Final = 10.0
 """The time constant of the decayed sums."""
@@ -54,24 +54,9 @@ NO_NAME: Final = "(none)"
 """Stands for an empty client id."""
 _MORE_ACTIVE: Final = 2.0
 """A new key displaces others more than once a tick only if it is so many times as active as those."""
-_BYTE_S: Final = 1e-8
-"""One byte counts like this time when entries are compared: 100 MB/s like a whole event loop."""
 
-Amounts = tuple[float, float, float, float, float]
-"""Bytes in, bytes out, requests, seconds of the event loop, records in."""
 _Client = tuple[str | None, str, KafkaPrincipal]
 """A client id, an address, a principal."""
-NOTHING: Final[Amounts] = (0.0, 0.0, 0.0, 0.0, 0.0)
-
-
-class View(IntEnum):
-    """The tables; the numbers are those of the API DescribeClients."""
-
-    CLIENT_ID = 0
-    ADDRESS = 1
-    PRINCIPAL = 2
-    PARTITION = 3
-    PARTITION_CLIENT = 4
 
 
 class PartitionClient(Struct, frozen=True):
@@ -106,9 +91,7 @@ class Entry(Generic[K]):
             a, b, c, d, e = self.sums
             self.sums = (a * factor, b * factor, c * factor, d * factor, e * factor)
             self.at = at
-        a, b, c, d, e = self.sums
-        f, g, h, i, j = amounts
-        self.sums = (a + f, b + g, c + h, d + i, e + j)
+        self.sums = added(self.sums, amounts)
 
     def weight(self, now: float) -> float:
         """How active the key is, as a number that orders entries."""
@@ -192,7 +175,9 @@ class ClientUsage:
         self.by_principal: Table[str] = Table(names_max)
         self.by_partition: Table[TopicPartition] = Table(names_max)
         self.by_partition_client: Table[PartitionClient] = Table(partition_clients_max)
-        self.series: dict[View, Series] = {view: Series() for view in View if view is not View.PARTITION_CLIENT}
+        self.series: dict[ClientView, Series] = {
+            view: Series() for view in ClientView if view is not ClientView.PARTITION_CLIENT
+        }
         """What Prometheus reads."""
         self._pending_max = pending_max
         self._pending: list[Peer] = []
@@ -209,18 +194,18 @@ class ClientUsage:
         usage.due = NOT_PENDING
         return usage
 
-    def table(self, view: View) -> Table[str] | Table[TopicPartition] | Table[PartitionClient]:
+    def table(self, view: ClientView) -> Table[str] | Table[TopicPartition] | Table[PartitionClient]:
         """The table of this view."""
         match view:
-            case View.CLIENT_ID:
+            case ClientView.CLIENT_ID:
                 return self.by_client_id
-            case View.ADDRESS:
+            case ClientView.ADDRESS:
                 return self.by_address
-            case View.PRINCIPAL:
+            case ClientView.PRINCIPAL:
                 return self.by_principal
-            case View.PARTITION:
+            case ClientView.PARTITION:
                 return self.by_partition
-            case View.PARTITION_CLIENT:
+            case ClientView.PARTITION_CLIENT:
                 return self.by_partition_client
 
     def on_due(self, peer: Peer, now: float) -> None:
@@ -249,7 +234,7 @@ class ClientUsage:
         """Move the numbers of the pending connections into the tables."""
         self._latest = now
         pending, self._pending = self._pending, []
-        # Nobody has used anything after the tick in which the first of them did, or this would have been called then.
+        # No connection has used anything after the tick in which the first one did: this would have been called then.
         self._count(pending, self._began, min(now, self._began + TICK_S))
         self._pending_partitions = 0
         for peer in pending:
@@ -282,9 +267,9 @@ class ClientUsage:
             written = self._count_partitions(names, of_partitions.get(key, ()), since, at)
             amounts = (*amounts[:4], written)
             for view, table, name in (
-                (View.CLIENT_ID, self.by_client_id, names[0]),
-                (View.ADDRESS, self.by_address, names[1]),
-                (View.PRINCIPAL, self.by_principal, names[2]),
+                (ClientView.CLIENT_ID, self.by_client_id, names[0]),
+                (ClientView.ADDRESS, self.by_address, names[1]),
+                (ClientView.PRINCIPAL, self.by_principal, names[2]),
             ):
                 table.add(name, amounts, since, at)
                 self.series[view].add(name, amounts, at)
@@ -292,7 +277,7 @@ class ClientUsage:
     def _count_partitions(self, names: tuple[str, str, str], peers: Iterable[Peer], since: float, at: float) -> float:
         """Count what one client has written and read, by partition. Returns the records that it has written."""
         records = 0.0
-        series = self.series[View.PARTITION]
+        series = self.series[ClientView.PARTITION]
         for peer in peers:
             for partition, used in peer.usage.partitions.items():
                 amounts = (float(used.bytes_in), float(used.bytes_out), 0.0, 0.0, float(used.records_in))
@@ -310,7 +295,7 @@ class ClientUsage:
 def weight_of(amounts: Amounts) -> float:
     """How much a client with these amounts matters, as a number that orders clients: the time of the event loop, and
     the time for which its bytes stand."""
-    return amounts[3] + (amounts[0] + amounts[1]) * _BYTE_S
+    return activity(amounts[3], amounts[0], amounts[1])
 
 
 def clean(name: str | None) -> str:

@@ -7,8 +7,9 @@ from typing import Final
 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry.exposition import Exposition, label_text
+from barnabas.protocol.wire.messages.describe_clients import ClientView
 from barnabas.server.broker.client_usage.series import Sums
-from barnabas.server.broker.client_usage.tables import ClientUsage, View
+from barnabas.server.broker.client_usage.tables import ClientUsage
 
 _OF_CLIENTS: Final = (
     ("received_bytes", 0, 0),
@@ -37,7 +38,7 @@ class ClientMonitor:
             entries = self._clients.table(view).most_active(now)
             series.choose(((entry.key, entry.weight(now)) for entry in entries if entry.key is not None), now)
             for name, sums in ((None, series.others), *series.by_name.items()):
-                if view is View.PARTITION:
+                if view is ClientView.PARTITION:
                     _add(page, "barnabas_partition_", _OF_PARTITIONS, sums, _partition_labels(name))
                 else:
                     text = label_text(by=view.name.lower(), name=str(name or ""))

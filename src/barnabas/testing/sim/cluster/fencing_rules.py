@@ -132,7 +132,7 @@ class SilentBrokerIsFenced(Rule):
 
 class DeafBrokerIsSilent(Rule):
     """The controller gets no heartbeat of a broker to which it cannot send: the broker's connection is closed when a
-    heartbeat has no response. Otherwise a leader that nobody reaches would never be fenced."""
+    heartbeat has no response. Otherwise the controller would never fence a leader that no other host can reach."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)

@@ -14,21 +14,27 @@ import asyncio
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.core.work import Pauses
-from barnabas.protocol.wire.messages.describe_clients import ClientRow, DescribeClientsRequest, DescribeClientsResponse
-from barnabas.server.broker.client_usage.tables import Amounts, PartitionClient, View
+from barnabas.protocol.wire.messages.describe_clients import (
+    ClientRow,
+    ClientView,
+    DescribeClientsRequest,
+    DescribeClientsResponse,
+)
+from barnabas.server.broker.client_usage.series import Amounts
+from barnabas.server.broker.client_usage.tables import PartitionClient
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
-_NAMES = {View.CLIENT_ID: "client_id", View.ADDRESS: "address", View.PRINCIPAL: "principal"}
+_NAMES = {ClientView.CLIENT_ID: "client_id", ClientView.ADDRESS: "address", ClientView.PRINCIPAL: "principal"}
 
 
 async def handle(services: Services, ctx: RequestContext, request: DescribeClientsRequest) -> DescribeClientsResponse:
     try:
-        view = View(request.view)
+        view = ClientView(request.view)
     except ValueError:
         return DescribeClientsResponse(
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"View {request.view} is unknown: 0 to {max(View)} are views of clients.",
+            error_message=f"View {request.view} is unknown: 0 to {max(ClientView)} are views of clients.",
         )
     now = asyncio.get_running_loop().time()
     clients, pauses = services.clients, Pauses()
@@ -44,7 +50,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeClien
     return response
 
 
-def _row(view: View, key: str | TopicPartition | PartitionClient | None, rates: Amounts) -> ClientRow:
+def _row(view: ClientView, key: str | TopicPartition | PartitionClient | None, rates: Amounts) -> ClientRow:
     row = ClientRow(is_others=key is None)
     row.bytes_in, row.bytes_out, row.requests, row.seconds, row.records_in = rates
     partition: TopicPartition | None = None
