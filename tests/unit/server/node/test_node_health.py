@@ -119,6 +119,7 @@ def test_node_without_a_quorum_says_what_it_waits_for(tmp_path: Path, caplog: py
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{own},2@127.0.0.1:{second},3@127.0.0.1:{third}",
         "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{own}",
+        "controller.quorum.election.timeout.ms": "2000",  # the others are asked between the lines of 1 s and 5 s
     }
     config = build_config(texts, data_dir=str(tmp_path))
 
