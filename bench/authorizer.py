@@ -36,9 +36,9 @@ from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.apis import BROKER_APIS
 from barnabas.server.broker.authorization.enforcement import authorized
 from barnabas.server.broker.authorization.standard import StandardAuthorizer
-from barnabas.server.broker.authorization.table import BROKER_ACCESS
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import AclImage, ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
@@ -97,29 +97,19 @@ def best(run: Callable[[AclIndex[int]], float], acls: list[AclBinding]) -> float
     return min(run(AclIndex(enumerate(acls))) for _ in range(ROUNDS))
 
 
-class _Services:
-    """The services that the enforcement uses."""
-
-    access = BROKER_ACCESS
-
-    def __init__(self, authorizer: StandardAuthorizer | None) -> None:
-        self.authorizer = authorizer
-
-
-async def _handler(services: Any, ctx: RequestContext, request: Any) -> None:
+async def _handler(port: Any, ctx: RequestContext, request: Any) -> None:
     """Stands for the handler of an API."""
 
 
 def of_request(key: ApiKey, version: int, request: Message, authorizer: StandardAuthorizer | None) -> float:
     """Seconds that a request with an empty handler takes; without an authorizer it is not authorized."""
-    services = _Services(authorizer)
-    handle = authorized(_handler, key, services)
+    handle = authorized(_handler, key, BROKER_APIS.by_key[key].access, authorizer)
     peer = Peer(1, "CLIENTS", "SASL_SSL", "10.0.0.1", 1, KafkaPrincipal("User", "u5"))
     began = time.perf_counter()
     for _ in range(CHECKS):
         ctx = RequestContext(key, version, 1, "client", peer, 0, 0.0)
         with contextlib.suppress(StopIteration):
-            handle(services, ctx, request).send(None)
+            handle(None, ctx, request).send(None)
     return (time.perf_counter() - began) / CHECKS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.protocol.transport.connection_quotas import ConnectionLimits
 from barnabas.protocol.transport.limits import TransportConfig
-from barnabas.server.broker.services import BrokerConfig
+from barnabas.server.broker.config import BrokerConfig
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.transaction.config import TransactionConfig

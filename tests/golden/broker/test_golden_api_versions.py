@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
+import sys
 from inspect import iscoroutinefunction
 from pathlib import Path
 
 import pytest
 
 from barnabas.protocol.wire.apis import APIS, ApiKey
-from barnabas.server.broker.apis import BROKER_APIS, ROUTES, ApiTable, Route
-from barnabas.server.broker.controller_apis import CONTROLLER_APIS, CONTROLLER_ROUTES, FORWARDABLE
-from barnabas.server.broker.handlers.cluster.api_versions import advertised
+from barnabas.server.broker.apis import API_ROWS, BROKER_APIS, CONTROLLER_APIS, ApiTable, Served
+from barnabas.server.broker.handlers.admin.api_versions import advertised
+from barnabas.server.broker.served import load_handler
 
 TABLES = [
     (BROKER_APIS, Path(__file__).with_name("api_versions.txt")),
@@ -42,26 +42,34 @@ SERVED_UNSTABLE = {ApiKey.INIT_PRODUCER_ID}
 
 
 @pytest.mark.parametrize(
-    ("route", "listener"),
-    [(route, "broker") for route in ROUTES] + [(route, "controller") for route in CONTROLLER_ROUTES],
-    ids=[route.key.name for route in ROUTES] + [f"controller {route.key.name}" for route in CONTROLLER_ROUTES],
+    ("key", "served", "listener"),
+    [
+        pytest.param(ApiKey(key), served, listener, id=f"{listener} {ApiKey(key).name}")
+        for listener, table in (("broker", BROKER_APIS), ("controller", CONTROLLER_APIS))
+        for key, served in table.by_key.items()
+    ],
 )
-def test_every_route_has_a_handler_that_documents_existing_versions(route: Route, listener: str) -> None:
-    module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
-    assert iscoroutinefunction(module.handle)
-    api = APIS[route.key]
-    assert api.min_version <= route.min_version <= route.max_version <= api.max_version
+def test_every_api_has_a_handler_that_documents_existing_versions(key: ApiKey, served: Served, listener: str) -> None:
+    handler = load_handler(served.folder, key)
+    assert iscoroutinefunction(handler)
+    api = APIS[key]
+    assert api.min_version <= served.min_version <= served.max_version <= api.max_version
     assert listener in api.listeners, "the API does not belong on this listener"
-    assert route.key in SERVED_UNSTABLE or not (api.latest_version_unstable and route.max_version == api.max_version)
-    assert module.__doc__ is not None
-    assert f"key {int(route.key)}" in module.__doc__
-    bullets = [int(version) for version in re.findall(r"^- (\d+): ", module.__doc__, re.MULTILINE)]
-    assert bullets == list(range(route.min_version, route.max_version + 1)), "one bullet for each served version"
+    assert key in SERVED_UNSTABLE or not (api.latest_version_unstable and served.max_version == api.max_version)
+    essay = handler.__doc__ or sys.modules[handler.__module__].__doc__
+    assert essay is not None
+    assert f"key {int(key)}" in essay
+    bullets = [int(version) for version in re.findall(r"^ *- (\d+): ", essay, re.MULTILINE)]
+    assert bullets == list(range(served.min_version, served.max_version + 1)), "one bullet for each served version"
 
 
 def test_forwardable_apis_are_served_by_brokers_and_controllers() -> None:
-    for key in FORWARDABLE:
-        broker, controller = BROKER_APIS.by_key[key], CONTROLLER_APIS.by_key[key]
+    for row in API_ROWS.values():
+        if not row.is_forwarded:
+            continue
+        broker, controller = row.broker, row.controller
+        assert broker is not None
+        assert controller is not None
         assert (broker.min_version, broker.max_version) == (controller.min_version, controller.max_version)
 
 

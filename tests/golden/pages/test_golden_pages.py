@@ -11,10 +11,9 @@ import pytest
 from barnabas.cli.acl_words import operation_word
 from barnabas.core.telemetry.table import SECTIONS
 from barnabas.protocol.security.acls import AclResourceType
-from barnabas.protocol.wire.apis import APIS, ApiKey
-from barnabas.server.broker.apis import BROKER_APIS, ApiTable
-from barnabas.server.broker.authorization.table import BROKER_ACCESS, CONTROLLER_ACCESS, ApiAccess, Need
-from barnabas.server.broker.controller_apis import CONTROLLER_APIS
+from barnabas.protocol.wire.apis import APIS
+from barnabas.server.broker.apis import API_ROWS, BROKER_APIS, CONTROLLER_APIS, ApiTable, Served
+from barnabas.server.broker.authorization.access import Need
 from barnabas.spark.connectors.capture.options import CAPTURE_OPTIONS
 from barnabas.spark.connectors.option_rows import ConnectorOption
 from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
@@ -64,9 +63,10 @@ def _right(need: Need) -> str:
     return f"{operation_word(need.operation)} on {_RESOURCES[need.resource_type]}"
 
 
-def _needs(access: ApiAccess | None) -> str:
-    if access is None:
+def _needs(served: Served | None) -> str:
+    if served is None:
         return "not served"
+    access = served.access
     if access.is_forwarded:
         return "forwarded"
     alternatives: dict[int, list[str]] = {}
@@ -79,9 +79,8 @@ def _needs(access: ApiAccess | None) -> str:
 def render_needs() -> str:
     """What the client of each API must be allowed to do."""
     lines = ["| API | On brokers | On controllers |", "|---|---|---|"]
-    for key in sorted({*BROKER_ACCESS, *CONTROLLER_ACCESS}):
-        needs = [_needs(table.get(key)) for table in (BROKER_ACCESS, CONTROLLER_ACCESS)]
-        lines.append(f"| {APIS[ApiKey(key)].name} | {needs[0]} | {needs[1]} |")
+    for key, row in sorted(API_ROWS.items()):
+        lines.append(f"| {APIS[key].name} | {_needs(row.broker)} | {_needs(row.controller)} |")
     return "\n".join(lines) + "\n"
 
 

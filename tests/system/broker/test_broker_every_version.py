@@ -15,7 +15,7 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.wire.schema import schema_of
-from barnabas.server.broker.apis import ROUTES, Route
+from barnabas.server.broker.apis import BROKER_APIS
 from barnabas.testing import EmbeddedBroker
 from tests.system.broker.wire_client import WireClient
 
@@ -23,9 +23,9 @@ TOPIC = "every-version"
 MISSING = "no-such-topic"
 
 CASES = [
-    pytest.param(route, version, id=f"{route.key.name}-v{version}")
-    for route in ROUTES
-    for version in range(route.min_version, route.max_version + 1)
+    pytest.param(ApiKey(key), version, id=f"{ApiKey(key).name}-v{version}")
+    for key, served in BROKER_APIS.by_key.items()
+    for version in range(served.min_version, served.max_version + 1)
 ]
 
 
@@ -48,16 +48,16 @@ def embedded() -> Any:
         yield broker
 
 
-@pytest.mark.parametrize(("route", "version"), CASES)
+@pytest.mark.parametrize(("key", "version"), CASES)
 @pytest.mark.parametrize("name", [TOPIC, MISSING])
 def test_every_version_is_answered(
-    embedded: EmbeddedBroker, topic_id: UUID, route: Route, version: int, name: str
+    embedded: EmbeddedBroker, topic_id: UUID, key: ApiKey, version: int, name: str
 ) -> None:
     identity = topic_id if name == TOPIC else UUID(int=12345)
-    request = fill(APIS[route.key].request, version, name, identity)
+    request = fill(APIS[key].request, version, name, identity)
     with WireClient(embedded.bootstrap_servers) as client:
         response = client.call(request, version)
-        assert type(response) is APIS[route.key].response
+        assert type(response) is APIS[key].response
         again = client.call(
             fill(APIS[ApiKey.API_VERSIONS].request, 3, name, identity), 3
         )  # the connection is still open

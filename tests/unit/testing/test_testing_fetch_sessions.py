@@ -25,7 +25,7 @@ def sessions(broker: EmbeddedBroker) -> int:
     node = broker.node
     assert node is not None
     assert node.broker is not None
-    return len(node.broker._services.fetch_sessions)
+    return len(node.broker.fetch_sessions)
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["idle", "a fetch waits"])

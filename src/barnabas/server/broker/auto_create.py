@@ -16,34 +16,42 @@ from barnabas.protocol.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.server.broker.config import BrokerConfig, HasBrokerConfig
+from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 _BY_CONTROLLER = -1
 """As a number of partitions or replicas: the controller uses its default."""
 _VERSION = 7
 
 
-async def create_missing(services: Services, ctx: RequestContext | None, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create the topics; returns the error code of each topic that could not be created."""
-    request = CreateTopicsRequest(topics=[_creatable_topic(services, name) for name in dict.fromkeys(names)])
-    try:
-        response = await services.controller.call(request, _VERSION, ctx)
-    except KafkaError:
-        return dict.fromkeys((topic.name for topic in request.topics), ErrorCode.LEADER_NOT_AVAILABLE)
-    assert isinstance(response, CreateTopicsResponse)
-    errors: dict[str, ErrorCode] = {}
-    for result in response.topics:
-        code = error_code(result.error_code)
-        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            # A client that retries can succeed, except after these two errors.
-            keep = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR)
-            errors[result.name] = code if code in keep else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return errors
+class AutoTopicCreation:
+    """Asks the controller to create topics."""
+
+    def __init__(self, controller: ControllerChannel, config: HasBrokerConfig) -> None:
+        self._controller = controller
+        self._config = config
+
+    async def create_missing(self, ctx: RequestContext | None, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Create the topics; returns the error code of each topic that could not be created. `ctx` is that of the
+        client's request; None for topics that this broker needs itself."""
+        topics = [_creatable_topic(self._config.current, name) for name in dict.fromkeys(names)]
+        try:
+            response = await self._controller.call(CreateTopicsRequest(topics=topics), _VERSION, ctx)
+        except KafkaError:
+            return dict.fromkeys((topic.name for topic in topics), ErrorCode.LEADER_NOT_AVAILABLE)
+        assert isinstance(response, CreateTopicsResponse)
+        errors: dict[str, ErrorCode] = {}
+        for result in response.topics:
+            code = error_code(result.error_code)
+            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                # A client that retries can succeed, except after these two errors.
+                keep = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR)
+                errors[result.name] = code if code in keep else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return errors
 
 
-def _creatable_topic(services: Services, name: str) -> CreatableTopic:
-    settings = services.config
+def _creatable_topic(settings: BrokerConfig, name: str) -> CreatableTopic:
     if name == CONSUMER_OFFSETS_TOPIC:
         configs = {
             "cleanup.policy": "compact",

@@ -1,8 +1,8 @@
 """Shell: dispatches a request: finds its route, decodes it, calls the handler, encodes the response, updates metrics.
 
-Authorization (`broker/authorization/`) is here, too: `_LoadedRoute` wraps the handler with the checks of the table of
-needs. A request that needs a right on the cluster as a whole is checked before it is decoded. Without an authorizer
-nothing is checked.
+Authorization (`broker/authorization/`) is here, too: `_LoadedApi` wraps the handler with the checks of its row. A
+request that needs a right on the cluster as a whole is checked before it is decoded. Without an authorizer nothing is
+checked.
 
 After the handler, the request is accounted for if there are quotas (`client_quotas.py`).
 
@@ -13,14 +13,12 @@ the identity of the client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from importlib import import_module
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.clock import Clock
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import KafkaError
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
 from barnabas.protocol.security.operations import AclOperation
@@ -30,66 +28,29 @@ from barnabas.protocol.wire.codec import decode_prefix
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message
 from barnabas.protocol.wire.server_conn import ReceivedRequest
-from barnabas.server.broker.apis import ApiTable, Route
+from barnabas.server.broker.apis import API_ROWS, Served
 from barnabas.server.broker.authorization.enforcement import authorized, refuse_undecoded, undecoded_right
-from barnabas.server.broker.authorization.ports import Authorizer
-from barnabas.server.broker.authorization.table import ApiAccess
 from barnabas.server.broker.client_quotas import ClientQuotas
+from barnabas.server.broker.error_responses import error_response
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.request_metrics import RequestMeter, meter_of
+from barnabas.server.broker.served import ServedApis, load_handler
 
 log = get_logger("barnabas.server.broker")
 
 PLAIN_REQUEST_BYTES_MAX = 2 * 1024 * 1024
 """The largest request of an API that carries only names and numbers; 2 MiB hold some 30,000 partitions. Decoding turns
-such a request into objects of many times its size without yielding to the event loop. The APIs in `_CARRIERS`, whose
-requests carry data of the user, are bounded by socket.request.max.bytes only.
+such a request into objects of many times its size without yielding to the event loop. Requests that carry
+data of the user (`Api.carries_data`) are bounded by socket.request.max.bytes only.
 """
-_CARRIERS = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.PUSH_TELEMETRY,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    }
-)
-
-_HOT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH})
-"""The responses of these APIs are encoded on the event loop, unless the handler says that they are long
-(`RequestContext.has_many_entries`): most are short, or most of their bytes are records, which are not copied."""
 _LARGE_REQUEST_BYTES = 32 * 1024
 _LARGE_RESPONSE_ENTRIES = 500
 """A response with a list of this many entries, or to a request of `_LARGE_REQUEST_BYTES`, is encoded in a thread. The
 event loop gets the interpreter at least every 5 ms (`sys.getswitchinterval`) while the thread works."""
 
 
-class HasApis(Protocol):
-    """The part of the services of a broker or of a controller that the dispatcher uses itself."""
-
-    clock: Clock
-    apis: ApiTable
-
-    @property
-    def authorizer(self) -> Authorizer | None: ...
-
-    @property
-    def access(self) -> Mapping[int, ApiAccess]: ...
-
-    def on_disconnect(self, connection_id: int) -> None:
-        """A connection has ended; the services forget its state."""
-        ...
-
-
-ServicesT = TypeVar("ServicesT", bound=HasApis)
-Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
-"""May raise what its coroutine raises: the authorization of a request runs before the coroutine exists."""
-
-
-class _LoadedRoute:
-    """A route, its imported handler and its metrics."""
+class _LoadedApi:
+    """An API with its imported handler, its port and its metrics."""
 
     __slots__ = (
         "carries_data",
@@ -99,30 +60,31 @@ class _LoadedRoute:
         "max_version",
         "meter",
         "min_version",
+        "port",
         "request",
         "undecoded_right",
     )
 
-    def __init__(self, route: Route, services: HasApis, metrics: Metrics, watch: LoopWatch) -> None:
-        module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
-        self.undecoded_right = undecoded_right(route.key, services)
+    def __init__(self, key: ApiKey, served: Served, listener: ServedApis, metrics: Metrics, watch: LoopWatch) -> None:
+        row, access, authorizer = API_ROWS[key], served.access, listener.authorizer
+        self.undecoded_right = None if authorizer is None else undecoded_right(access)
         """The right that is checked before decoding; None if `handle` checks all rights."""
-        handle: Handle = module.handle
-        self.handle = handle if self.undecoded_right is not None else authorized(handle, route.key, services)
-        self.request = APIS[route.key].request
-        self.carries_data = route.key in _CARRIERS
-        self.min_version = route.min_version
-        self.max_version = route.max_version
-        self.meter: RequestMeter = meter_of(route.key, metrics, watch)
+        handle = load_handler(served.folder, key)
+        self.handle = handle if self.undecoded_right is not None else authorized(handle, key, access, authorizer)
+        self.port = listener.ports[served.folder]
+        self.request = APIS[key].request
+        self.carries_data = row.carries_data
+        self.min_version = served.min_version
+        self.max_version = served.max_version
+        self.meter: RequestMeter = meter_of(key, metrics, watch)
         self.hold: LoopHold = self.meter.hold
-        fields = APIS[route.key].response.__schema__.fields
-        self.large_fields = () if route.key in _HOT else tuple(field.name for field in fields if field.kind == "array")
+        fields = () if row.is_encoded_at_once else APIS[key].response.__schema__.fields
+        self.large_fields = tuple(field.name for field in fields if field.kind == "array")
         """The fields of the response that may be long lists."""
 
 
-class Dispatcher(Generic[ServicesT]):
-    """Serves the requests of all connections of a listener, by the API table of `services`. Implements the protocol
-    `RequestHandler`.
+class Dispatcher:
+    """Serves the requests of all connections of a listener. Implements the protocol `RequestHandler`.
 
     `begin` runs up to the first await of the API's handler, without a task. `loop_time` is the event loop's clock,
     which stands still while a step runs on uvloop; the clock of `watch` does not.
@@ -130,7 +92,7 @@ class Dispatcher(Generic[ServicesT]):
 
     def __init__(
         self,
-        services: ServicesT,
+        served: ServedApis,
         metrics: Metrics,
         loop_time: Callable[[], float],
         watch: LoopWatch,
@@ -138,25 +100,25 @@ class Dispatcher(Generic[ServicesT]):
         quotas: ClientQuotas | None = None,
     ) -> None:
         """`quotas` are those of a broker; controllers have none here."""
-        self._services = services
+        self._served = served
         self._metrics = metrics
         self._loop_time = loop_time
         self._watch = watch
         self._clock = watch.clock
         self._codecs = codecs
         self._quotas = quotas
-        self._loaded: dict[int, _LoadedRoute] = {}
+        self._loaded: dict[int, _LoadedApi] = {}
         self._newest: RequestContext | None = None
         """The context of the request whose handler was started last."""
 
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         """How the connection continues after `request`, whose handler has just suspended for the first time."""
-        route = self._services.apis.by_key.get(request.header.api_key)
-        alone = route is None or (self._newest is not None and self._newest.runs_alone)
-        return RequestScheduling.SEQUENTIAL if route is None or alone else route.scheduling
+        served = self._served.apis.by_key.get(request.header.api_key)
+        alone = served is None or (self._newest is not None and self._newest.runs_alone)
+        return RequestScheduling.SEQUENTIAL if served is None or alone else served.scheduling
 
     def on_closed(self, peer: Peer) -> None:
-        self._services.on_disconnect(peer.connection_id)
+        self._served.on_disconnect(peer.connection_id)
 
     def warm_up(self, *keys: ApiKey) -> None:
         """Import the handlers of these APIs now, so that their first request does not wait for the import."""
@@ -189,10 +151,9 @@ class Dispatcher(Generic[ServicesT]):
         except WireError as error:
             hold.add(clock() - began)
             raise CloseConnectionError(f"{APIS[ApiKey(key)].name} v{version} cannot be decoded: {error}") from error
-        services = self._services
         ctx = self._newest = self._context(request, peer)
         try:
-            coroutine = loaded.handle(services, ctx, message)
+            coroutine = loaded.handle(loaded.port, ctx, message)
             awaited = coroutine.send(None)
         except StopIteration as stop:
             response = stop.value
@@ -200,7 +161,7 @@ class Dispatcher(Generic[ServicesT]):
             hold.add(clock() - began)
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
-            response = _error_response(ctx, error)
+            response = error_response(ctx, error)
         else:
             ctx.held_s = ctx.first_step_s = clock() - began
             hold.add(ctx.held_s)
@@ -215,7 +176,7 @@ class Dispatcher(Generic[ServicesT]):
         return Finished(answer)
 
     def _context(self, request: ReceivedRequest, peer: Peer) -> RequestContext:
-        header, now_ms = request.header, self._services.clock.now_ms()
+        header, now_ms = request.header, self._served.clock.now_ms()
         return RequestContext(
             header.api_key, header.api_version, header.correlation_id, header.client_id, peer, now_ms, self._loop_time()
         )
@@ -224,16 +185,18 @@ class Dispatcher(Generic[ServicesT]):
         """The response to a request of a client without `right` on the cluster; None if the client has the right."""
         ctx = self._newest = self._context(request, peer)
         try:
-            return refuse_undecoded(right, self._services, ctx)
+            authorizer = self._served.authorizer
+            assert authorizer is not None, "only with an authorizer a right is needed"
+            return refuse_undecoded(right, authorizer, ctx)
         except KafkaError as error:
-            return _error_response(ctx, error)
+            return error_response(ctx, error)
 
     async def _finish(
         self,
         request: ReceivedRequest,
         ctx: RequestContext,
         message: Message,
-        loaded: _LoadedRoute,
+        loaded: _LoadedApi,
         step: Step,
         coroutine: Coroutine[Any, Any, Message | None],
         awaited: Any,
@@ -247,7 +210,7 @@ class Dispatcher(Generic[ServicesT]):
             loaded.hold.add(clock() - step.began)
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
-            response = _error_response(ctx, error)
+            response = error_response(ctx, error)
         last_s = clock() - step.began
         ctx.held_s += last_s
         ctx.client.usage.seconds += last_s
@@ -264,7 +227,7 @@ class Dispatcher(Generic[ServicesT]):
     async def _answer_in_thread(
         self,
         request: ReceivedRequest,
-        loaded: _LoadedRoute,
+        loaded: _LoadedApi,
         step: Step,
         response: Message,
         began: float | None = None,
@@ -280,24 +243,24 @@ class Dispatcher(Generic[ServicesT]):
         _count(request, loaded, began, now, now, response)
         return answer
 
-    def _load(self, key: int) -> _LoadedRoute:
-        route = self._services.apis.by_key.get(key)
-        if route is None:
+    def _load(self, key: int) -> _LoadedApi:
+        served = self._served.apis.by_key.get(key)
+        if served is None:
             # Kafka closes the connection too (InvalidRequestException in RequestHeader.parse).
             raise CloseConnectionError(f"API {_name(key)} is not served on this listener.")
-        loaded = self._loaded[key] = _LoadedRoute(route, self._services, self._metrics, self._watch)
+        loaded = self._loaded[key] = _LoadedApi(ApiKey(key), served, self._served, self._metrics, self._watch)
         return loaded
 
-    def _reject_version(self, request: ReceivedRequest, loaded: _LoadedRoute) -> list[Buffer]:
+    def _reject_version(self, request: ReceivedRequest, loaded: _LoadedApi) -> list[Buffer]:
         """Respond to ApiVersions in version 0 (KIP-511); raise CloseConnectionError for any other API."""
         if request.header.api_key != ApiKey.API_VERSIONS:
             raise CloseConnectionError(
                 f"{_name(request.header.api_key)} v{request.header.api_version} is not served; versions "
                 f"{loaded.min_version} to {loaded.max_version} are."
             )
-        from barnabas.server.broker.handlers.cluster.api_versions import unsupported_version
+        from barnabas.server.broker.handlers.admin.api_versions import unsupported_version
 
-        return request.answer(unsupported_version(self._services.apis), version=0)
+        return request.answer(unsupported_version(self._served.apis), version=0)
 
 
 class _RequestTime:
@@ -322,7 +285,7 @@ def _size_in(request: ReceivedRequest) -> Callable[[Message], int]:
 
 def _count(
     request: ReceivedRequest,
-    loaded: _LoadedRoute,
+    loaded: _LoadedApi,
     began: float,
     step_began: float,
     ended: float,
@@ -355,7 +318,7 @@ def _count(
         meter.throttle.observe(ctx.throttle_ms)
 
 
-def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedRoute) -> bool:
+def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedApi) -> bool:
     """Whether encoding the response may take milliseconds."""
     if len(request.frame) >= _LARGE_REQUEST_BYTES:
         return True
@@ -364,25 +327,6 @@ def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedRoute)
         if entries is not None and len(entries) >= _LARGE_RESPONSE_ENTRIES:
             return True
     return False
-
-
-def _error_response(ctx: RequestContext, error: Exception) -> Message:
-    """The response to a request whose handler raised `error`; its top-level `error_code` carries the error.
-
-    Raises CloseConnectionError if the response has no such field.
-    """
-    api = APIS[ApiKey(ctx.api_key)]
-    code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-    if not isinstance(error, KafkaError):
-        log.exception("a request handler failed", api=api.name, version=ctx.api_version, client=ctx.client_id)
-    response: Any = api.response()  # the fields of the response depend on the API
-    if not hasattr(response, "error_code"):
-        raise CloseConnectionError(f"{api.name} v{ctx.api_version} failed: {error}") from error
-    response.error_code = code
-    if hasattr(response, "error_message"):
-        response.error_message = str(error) if isinstance(error, KafkaError) else code.message
-    message: Message = response
-    return message
 
 
 def _name(key: int) -> str:

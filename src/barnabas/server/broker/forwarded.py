@@ -6,47 +6,74 @@ request as if the client had sent it directly, and authorizes the client, not th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.apis import API_ROWS
 from barnabas.server.broker.authorization.enforcement import authorized
-from barnabas.server.broker.controller_apis import FORWARDABLE
-from barnabas.server.broker.controller_services import ControllerServices
+from barnabas.server.broker.authorization.ports import Authorizer
+from barnabas.server.broker.error_responses import error_response
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.served import load_handler
 
 _NOT_ACTIVE = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-async def answer_forwarded(services: ControllerServices, ctx: RequestContext, request: Message) -> Message:
-    """The response for the client.
+class ForwardedRequests(Protocol):
+    """The controller of this node, as it serves the requests of clients that brokers forward."""
 
-    Raises KafkaError: NOT_CONTROLLER if another node is the active controller (no change was made, or the change was
-    rolled back), INVALID_REQUEST for an API that brokers do not forward, UNSUPPORTED_VERSION.
-    """
-    route = services.apis.by_key.get(ctx.api_key)
-    if route is None or ctx.api_key not in FORWARDABLE:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"API key {ctx.api_key} is not forwarded to the controller.")
-    if not route.min_version <= ctx.api_version <= route.max_version:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"{route.key.name} v{ctx.api_version} is not served by this controller; versions {route.min_version} to "
-            f"{route.max_version} are.",
-        )
-    ctx.is_forwarded = True
-    channel = _RecordingChannel(services.controller)
-    handler = import_module(f"barnabas.server.broker.handlers.{route.handler}")
-    handle = authorized(handler.handle, ctx.api_key, services)
-    response: Any = await handle(replace(services, controller=channel), ctx, request)
-    if channel.not_controller or getattr(response, "error_code", ErrorCode.NONE) in _NOT_ACTIVE:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER)
-    answer: Message = response
-    return answer
+    async def answer(self, ctx: RequestContext, request: Message) -> Message:
+        """The response for the client.
+
+        Raises KafkaError: NOT_CONTROLLER if another node is the active controller (no change was made, or the change
+        was rolled back), INVALID_REQUEST for an API that brokers do not forward, UNSUPPORTED_VERSION.
+        """
+        ...
+
+
+class ForwardingHandlers:
+    """Implements `ForwardedRequests` with the handlers of the controllers' listener."""
+
+    def __init__(self, ports: Mapping[str, Any], authorizer: Authorizer | None) -> None:
+        """`ports` are those of the folders whose handlers serve forwarded requests."""
+        self._ports = ports
+        self._authorizer = authorizer
+
+    async def answer(self, ctx: RequestContext, request: Message) -> Message:
+        row = API_ROWS.get(ApiKey(ctx.api_key)) if ctx.api_key in APIS else None
+        if row is None or row.controller is None or not row.is_forwarded:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"API key {ctx.api_key} is not forwarded to the controller.")
+        served = row.controller
+        if not served.min_version <= ctx.api_version <= served.max_version:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{row.key.name} v{ctx.api_version} is not served by this controller; versions {served.min_version} to "
+                f"{served.max_version} are.",
+            )
+        ctx.is_forwarded = True
+        port, recording = self._ports[served.folder], None
+        if hasattr(port, "controller"):
+            recording = _RecordingChannel(port.controller)
+            port = replace(port, controller=recording)
+        handle = authorized(load_handler(served.folder, row.key), row.key, served.access, self._authorizer)
+        try:
+            response: Any = await handle(port, ctx, request)
+        except KafkaError as error:
+            if not hasattr(APIS[row.key].response, "error_code"):
+                raise
+            response = error_response(ctx, error)
+        recorded = recording is not None and recording.not_controller
+        if recorded or getattr(response, "error_code", ErrorCode.NONE) in _NOT_ACTIVE:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        answer: Message = response
+        return answer
 
 
 class _RecordingChannel(Struct):

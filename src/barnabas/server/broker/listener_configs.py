@@ -7,18 +7,19 @@ Only the broker itself can read its certificates, so administrators send such ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.server.broker.authorization.checks import CLUSTER, ClientRights
 from barnabas.server.broker.authorization.grants import grants_of
-from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.config_rules import is_about_listeners
-from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigResourceKey, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.server.broker.handlers.admin.port import AdminPort
 
 
 class ListenerConfigs(Protocol):
@@ -29,19 +30,9 @@ class ListenerConfigs(Protocol):
         ...
 
 
-class HasListenerConfigs(Protocol):
-    """The part of the services of a broker that is needed here."""
-
-    node_id: int
-    authorizer: Authorizer | None
-    listener_configs: ListenerConfigs | None
-    """None on controllers."""
-
-
 def refused_listener_changes(
-    services: HasListenerConfigs,
+    port: AdminPort,
     ctx: RequestContext,
-    image: ClusterImage,
     resources: Sequence[Any],
     altered: Callable[[Any, Mapping[str, str]], Mapping[str, str]],
 ) -> dict[int, KafkaError]:
@@ -52,21 +43,21 @@ def refused_listener_changes(
     files the broker can read.
     """
     found: dict[int, KafkaError] = {}
-    listeners = services.listener_configs
+    listeners = port.listener_configs
     if listeners is None:
         return found
     for index, resource in enumerate(resources):
         if resource.resource_type != ResourceType.BROKER or not resource.resource_name:
             continue
-        present = image.configs.of(ConfigResourceKey(resource.resource_type, resource.resource_name))
+        present = port.metadata.image.configs.of(ConfigResourceKey(resource.resource_type, resource.resource_name))
         try:
             after = altered(resource, present)
             is_named = any(is_about_listeners(config.name) for config in resource.configs)
             if not is_named and _of_listeners(present) == _of_listeners(after):
                 continue
-            if not _may_alter(services, ctx):
+            if not _may_alter(port, ctx):
                 break
-            _check(services.node_id, listeners, resource, after)
+            _check(port.node_id, listeners, resource, after)
         except ConfigError as error:  # Kafka has this code, too (KAFKA-13609)
             found[index] = KafkaError(ErrorCode.INVALID_REQUEST, error.detail)
         except KafkaError as error:
@@ -84,8 +75,8 @@ def _check(node_id: int, listeners: ListenerConfigs, resource: Any, dynamic: Map
     listeners.check(dynamic)
 
 
-def _may_alter(services: HasListenerConfigs, ctx: RequestContext) -> bool:
-    authorizer = services.authorizer
+def _may_alter(port: AdminPort, ctx: RequestContext) -> bool:
+    authorizer = port.authorizer
     if authorizer is None:
         return True
     rights = ClientRights(authorizer, grants_of(authorizer), ctx)

@@ -13,8 +13,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 
 TOPIC_IDS_SINCE = 13
@@ -43,8 +43,8 @@ def each_partition(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, 
             yield topic, data
 
 
-def name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -> str | None:
-    return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
+def name_of(port: DataPort, ctx: RequestContext, topic: TopicProduceData) -> str | None:
+    return topic.name if ctx.api_version < TOPIC_IDS_SINCE else port.partitions.topic_name(topic.topic_id)
 
 
 def producer_id_of(records: Buffer) -> int:
@@ -52,7 +52,7 @@ def producer_id_of(records: Buffer) -> int:
     return int.from_bytes(records[_PRODUCER_ID], "big", signed=True)
 
 
-def has_several_producers(services: Services, ctx: RequestContext, request: ProduceRequest) -> bool:
+def has_several_producers(port: DataPort, ctx: RequestContext, request: ProduceRequest) -> bool:
     """Whether the transactional batches for partitions that exist are of more than one producer, or of more than one
     of its epochs. Kafka then rejects the whole request (`ReplicaManager.handleProduceAppend`)."""
     producers: set[tuple[int, int]] = set()
@@ -60,21 +60,21 @@ def has_several_producers(services: Services, ctx: RequestContext, request: Prod
         records = data.records
         if not isinstance(records, BUFFERS) or len(records) < HEADER_SIZE:
             continue
-        name = name_of(services, ctx, topic)
+        name = name_of(port, ctx, topic)
         if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG and name is not None:
             header = read_header(records)
-            if header.producer_id >= 0 and services.metadata.image.topics.partition(name, data.index) is not None:
+            if header.producer_id >= 0 and port.metadata.image.topics.partition(name, data.index) is not None:
                 producers.add((header.producer_id, header.producer_epoch))
     return len(producers) > 1
 
 
-async def verify(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> Rejected:
+async def verify(port: DataPort, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> Rejected:
     """The errors of the partitions that are not in the producer's transaction."""
     writes: list[TransactionalWrite] = []
     for topic in request.topic_data:
-        name = name_of(services, ctx, topic)
+        name = name_of(port, ctx, topic)
         for data in topic.partition_data:
-            partition = None if name is None else services.partitions.get(name, data.index)
+            partition = None if name is None else port.partitions.get(name, data.index)
             records = data.records
             if partition is None or not isinstance(records, BUFFERS):
                 continue
@@ -91,8 +91,8 @@ async def verify(services: Services, ctx: RequestContext, request: ProduceReques
         supported = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
     else:
         supported = TransactionSupportedOperation.DEFAULT_ERROR
-    settings = services.config
-    rejected = await services.transaction_verifier.verify(
+    settings = port.config.current
+    rejected = await port.transaction_verifier.verify(
         transactional_id,
         writes,
         supported,

@@ -16,8 +16,8 @@ from barnabas.protocol.wire.messages.create_delegation_token import (
 )
 from barnabas.protocol.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from barnabas.protocol.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
+from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.delegation_tokens import owner_of
 
 ERROR_TIMESTAMP: Final = -1
@@ -47,14 +47,14 @@ def may_manage_tokens(ctx: RequestContext) -> bool:
     return client.security_protocol != "SSL" or client.principal != ANONYMOUS
 
 
-async def change_expiry(services: Services, ctx: RequestContext, request: Any, response: type[ChangedT]) -> ChangedT:
+async def change_expiry(port: SecurityPort, ctx: RequestContext, request: Any, response: type[ChangedT]) -> ChangedT:
     """The response to a request that prolongs a token or lets it expire: the controller's, unless the connection does
     not allow the request or the controller cannot be reached."""
     if not may_manage_tokens(ctx):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return response(error_code=code, expiry_timestamp_ms=ERROR_TIMESTAMP)
     try:
-        found = await services.controller.call(request, ctx.api_version, ctx)
+        found = await port.controller.call(request, ctx.api_version, ctx)
     except KafkaError as error:
         return response(error_code=error.code, expiry_timestamp_ms=ERROR_TIMESTAMP)
     assert isinstance(found, response)

@@ -1,5 +1,6 @@
 """Port: the interfaces that the metadata package needs, and those of its subscribers.
 
+ImageView        the newest image                                              (Publisher, BrokerMetadataCache)
 MetadataLog      the replicated log of metadata records: Raft, one voter, or ZooKeeper   (implemented by node)
 MetadataListener called by the log with committed records                                (implemented by the Loader)
 ImageSubscriber  notified of each new image                                              (replication, ...)
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.metadata.image.delta import ClusterDelta
     from barnabas.server.metadata.records.base import MetadataRecord
+
+
+class ImageView(Protocol):
+    """Has the newest committed cluster image."""
+
+    @property
+    def image(self) -> ClusterImage: ...
 
 
 class CommittedBatch(Struct, frozen=True):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from barnabas.core.telemetry import get_logger
 from barnabas.core.work import in_slices
@@ -21,6 +21,8 @@ from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.turn_taking import TurnTaking
 from barnabas.protocol.wire.apis import ApiKey
+from barnabas.server.broker.apis import BROKER_APIS
+from barnabas.server.broker.auto_create import AutoTopicCreation
 from barnabas.server.broker.checking.checker import BatchChecker
 from barnabas.server.broker.checking.process import CheckProcess
 from barnabas.server.broker.client_metrics.store import ClientMetrics
@@ -29,11 +31,23 @@ from barnabas.server.broker.client_usage.tables import ClientUsage
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.handlers.admin.port import AdminPort
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
+from barnabas.server.broker.handlers.data.port import DataPort
+from barnabas.server.broker.handlers.groups.port import GroupsPort
+from barnabas.server.broker.handlers.maintenance.port import MaintenancePort
+from barnabas.server.broker.handlers.security.port import SecurityPort
+from barnabas.server.broker.handlers.shares.port import SharesPort
+from barnabas.server.broker.handlers.telemetry.port import TelemetryPort
+from barnabas.server.broker.handlers.transactions.port import TransactionsPort
+from barnabas.server.broker.links import Links
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
-from barnabas.server.broker.services import Services
+from barnabas.server.broker.served import ServedApis
+from barnabas.server.broker.shares import Shares
 from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.share.service import ShareCoordinator
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
@@ -59,6 +73,8 @@ from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.link_coordination.building import build_cluster_links
 from barnabas.server.node.listening.broker_listeners import BrokerListeners, BuildListener
+from barnabas.server.node.monitoring.groups import GroupMonitor
+from barnabas.server.node.monitoring.limits import LeftOut
 from barnabas.server.node.monitoring.node import monitor_broker
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
@@ -106,9 +122,14 @@ class BrokerRole:
         self._parts = parts
         config = parts.config
         self._images: ImageSlices | None = None
+        self.node_id, self.clock, self.disk = parts.node_id, parts.clock, parts.disk
+        self.controller = controller
+        self.metadata = BrokerMetadataCache()
+        self.broker_config = LiveBrokerConfig(parts)
+        self.topic_creation = AutoTopicCreation(controller, self.broker_config)
         self._flusher = Flusher(parts.disk)
         self._peers = peers = Peers(parts.to_brokers, lambda: parts.image, config.inter_broker_listener)
-        self._channels = CoordinationChannels(peers)
+        self._channels = CoordinationChannels(peers, self)
         channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
         self._replication = Replication(
             parts.node_id, channel, self._flusher, self._replication_config, parts.clock, parts.rng
@@ -133,17 +154,29 @@ class BrokerRole:
         )  # fmt: skip
         self._links = build_cluster_links(parts, self.partitions, self._channels, controller, lambda: self.broker_epoch)
         self._tiered = build_tiered_storage(parts, self.partitions, self._channels.links.router)
-        self._services = self._build_services(controller)
+        self._producer_ids = ProducerIds(controller, parts.node_id)
+        self.groups = self._build_group_coordinator()
+        self.transactions = TransactionCoordinator(
+            TRANSACTION.build(config.__getitem__), ReplicatedWriter(self.partitions, parts.disk),
+            self._channels.markers, self._producer_ids.next, parts.clock, parts.rng,
+        )  # fmt: skip
+        self.shares = self._build_shares()
+        self.fetch_sessions = FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], parts.rng)
+        self._checker = self._build_checker()
+        self.quotas = self._build_quotas()
+        self._client_metrics = self._build_client_metrics()
+        self._clients = ClientUsage()
         self._budget = RequestBudget(build_transport_config(config))
-        self.monitor = monitor_broker(
-            parts,
-            self._services,
-            self._links,
-            self._channels.log_ends,
-            self._budget,
-            lambda: self._lifecycle.state.value,
-        )
+        left_out = LeftOut()
+        self.monitor = GroupMonitor(
+            self.groups, self.transactions, self.shares, self.fetch_sessions, self._channels.log_ends,
+            parts.clock, left_out,
+        )  # fmt: skip
         """Reads the groups that this broker coordinates; the console reads their lag from it."""
+        monitor_broker(
+            parts, self.partitions, self.monitor, self._links, self._clients, self._budget,
+            lambda: self._lifecycle.state.value, left_out,
+        )  # fmt: skip
         self.are_logs_open = False
         """Whether all logs that the metadata knows are open, and recovered if that was necessary."""
         shares, names = parts.descriptors, [port.endpoint.name for port in ports]  # BrokerListeners changes the names
@@ -153,9 +186,8 @@ class BrokerRole:
             self._connection_quotas, names, parts.node_id, config.given, parts.disk
         )
         self._listeners = BrokerListeners(parts, ports, self._connection_quotas, names, self._connection_limits.refresh)
-        self._services.listener_configs = self._listeners
-        self._channels.connect(self._services)
-        self._lifecycle = BrokerLifecycle(
+        self._ports = self._build_ports()
+        self._lifecycle: BrokerLifecycle = BrokerLifecycle(
             controller,
             parts.identity,
             [port.advertised for port in ports],
@@ -170,6 +202,21 @@ class BrokerRole:
         )
         parts.publisher.subscribe_leader(self._lifecycle.on_leader)
         parts.outgoing.on_lost(HEARTBEAT, self._lifecycle.on_connection_lost)
+
+    # ---- this broker, as its channels use it (`LocalBroker`)
+
+    @property
+    def transaction_port(self) -> TransactionsPort:
+        port: TransactionsPort = self._ports["transactions"]
+        return port
+
+    @property
+    def share_coordinator(self) -> ShareCoordinator:
+        return self.shares.coordinator
+
+    @property
+    def link_requests(self) -> Links:
+        return self._links.requests
 
     def _replication_config(self) -> ReplicationConfig:
         return build_replication_config(self._parts.config_view(self._parts.image))
@@ -198,13 +245,13 @@ class BrokerRole:
     async def serve(self, on_ready: Callable[[], None]) -> None:
         """Serve until `Parts.stopping` is set. Raises the error that prevents the start, and StoppedError
         if `Parts.stopping` is set before the broker is ready."""
-        parts, services = self._parts, self._services
-        groups, transactions, shares = services.groups, services.transactions, services.shares
+        parts = self._parts
+        groups, transactions, shares = self.groups, self.transactions, self.shares
         async with running(
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
             self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._directory_reporter.run, self._mover.run,
-            shares.coordinator.run, shares.partitions.run, services.checker.run, self._links.run, self.monitor.run,
+            shares.coordinator.run, shares.partitions.run, self._checker.run, self._links.run, self.monitor.run,
             *(() if self._tiered is None else (self._tiered.run,)),
         ):  # fmt: skip
             await in_slices(self.partitions.discover())
@@ -217,7 +264,6 @@ class BrokerRole:
             )
             for listener in role_listeners:
                 self.partitions.add_listener(listener)
-            config_updater = _BrokerConfigUpdater(parts, services)
             # Partitions take their roles from an image with this registration. An older image has the roles of the
             # previous process, whose logs may have been longer (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._check_may_join())
@@ -231,7 +277,7 @@ class BrokerRole:
                 self.partitions,
                 (
                     self._directory_reporter, self._replication, self._mover, *role_listeners,
-                    services.metadata, services.producer_ids, config_updater, services.quotas, services.client_metrics,
+                    self.metadata, self._producer_ids, self.broker_config, self.quotas, self._client_metrics,
                     self._connection_limits,
                     self._listeners, self._lifecycle,
                 ),
@@ -300,7 +346,7 @@ class BrokerRole:
             shutdown.cancel()
 
     def _on_epoch(self, broker_epoch: int) -> None:
-        self._services.producer_ids.broker_epoch = broker_epoch
+        self._producer_ids.broker_epoch = broker_epoch
 
     def _on_silence(self, silent: bool) -> None:
         """No controller answers, or one answers again (`BrokerLifecycle`)."""
@@ -322,54 +368,56 @@ class BrokerRole:
 
     # ---- construction
 
-    def _build_services(self, controller: ControllerChannel) -> Services:
-        parts, config, channels = self._parts, self._parts.config, self._channels
-        offsets_codec = CompressionType(config["offsets.topic.compression.codec"])
-        share_state_codec = CompressionType(config["share.coordinator.state.topic.compression.codec"])
-        groups = GroupCoordinator(
+    def _build_group_coordinator(self) -> GroupCoordinator:
+        parts, config = self._parts, self._parts.config
+        codec = CompressionType(config["offsets.topic.compression.codec"])
+        return GroupCoordinator(
             GROUP_COORDINATOR.build(config.__getitem__),
-            ReplicatedWriter(self.partitions, parts.disk, offsets_codec),
+            ReplicatedWriter(self.partitions, parts.disk, codec),
             ImageCatalog(parts.image),
             parts.clock,
             parts.rng,
             ImageGroupConfigs(lambda: parts.image, parts.config_view),
         )
-        producer_ids = ProducerIds(controller, parts.node_id)
-        share_group_configs = ShareGroupConfigs(lambda: parts.image, parts.config_view)
-        return Services(
-            node_id=parts.node_id,
-            clock=parts.clock,
-            rng=parts.rng,
-            metadata=BrokerMetadataCache(),
-            partitions=self.partitions,
-            controller=controller,
-            quorum=parts.metadata,
-            producer_ids=producer_ids,
-            fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], parts.rng),
-            groups=groups,
-            transactions=TransactionCoordinator(
-                TRANSACTION.build(config.__getitem__),
-                ReplicatedWriter(self.partitions, parts.disk),
-                channels.markers, producer_ids.next, parts.clock, parts.rng,
-            ),
-            transaction_verifier=TransactionVerifier(channels.transactions),
-            shares=build_shares(
-                config, channels, groups, ReplicatedWriter(self.partitions, parts.disk, share_state_codec),
-                share_group_configs, parts.image, parts.clock, parts.rng,
-            ),
-            links=self._links.requests,
-            flusher=self._flusher,
-            mover=self._mover,
-            maintenance=OnDemandMaintenance(self.partitions, self._maintenance, self._compactor, parts.clock),
-            checker=self._build_checker(),
-            quotas=self._build_quotas(),
-            disk=parts.disk,
-            static_config=config.given,
-            authorizer=parts.authorizer,
-            config=build_broker_config(parts.config_view(parts.image)),
-            client_metrics=self._build_client_metrics(),
-            clients=ClientUsage(),
+
+    def _build_shares(self) -> Shares:
+        parts, config = self._parts, self._parts.config
+        codec = CompressionType(config["share.coordinator.state.topic.compression.codec"])
+        return build_shares(
+            config, self._channels, self.groups, ReplicatedWriter(self.partitions, parts.disk, codec),
+            ShareGroupConfigs(lambda: parts.image, parts.config_view), parts.image, parts.clock, parts.rng,
         )  # fmt: skip
+
+    def _build_ports(self) -> Mapping[str, Any]:
+        """What each folder of handlers uses of this broker."""
+        parts, budget, static = self._parts, self._budget, self._parts.config.given
+        maintenance = OnDemandMaintenance(self.partitions, self._maintenance, self._compactor, parts.clock)
+        verifier = TransactionVerifier(self._channels.transactions)
+        config, creation, metadata = self.broker_config, self.topic_creation, self.metadata
+        return {
+            "admin": AdminPort(
+                parts.node_id, BROKER_APIS, metadata, self.controller, parts.metadata, static, parts.authorizer,
+                self._listeners,
+            ),
+            "cluster": ClusterPort(
+                parts.node_id, parts.rng, metadata, config, creation, self.partitions, self._mover
+            ),
+            "data": DataPort(
+                parts.clock, metadata, self.partitions, config, self.fetch_sessions, self._checker, self.quotas,
+                self._producer_ids, self.transactions, verifier, self._flusher, parts.disk, lambda: budget.unsent,
+            ),
+            "groups": GroupsPort(self.groups, self.shares.groups, metadata, creation),
+            "links": self._links.requests,
+            "maintenance": MaintenancePort(
+                parts.node_id, metadata, maintenance, self.transactions, self.groups, self._clients, parts.disk
+            ),
+            "security": SecurityPort(metadata, self.controller, static),
+            "shares": SharesPort(self.shares, self.partitions, metadata, config, parts.disk),
+            "telemetry": TelemetryPort(self._client_metrics, config, parts.disk),
+            "transactions": TransactionsPort(
+                self.transactions, verifier, self.groups, self.partitions, metadata, config, creation
+            ),
+        }  # fmt: skip
 
     def _build_checker(self) -> BatchChecker:
         """Batches of many records are checked in a process of its own; in a simulation, in a thread."""
@@ -405,18 +453,19 @@ class BrokerRole:
         )
 
     def _listener_builder(self) -> BuildListener:
-        parts, services = self._parts, self._services
+        parts = self._parts
+        # Share sessions end with their connection (KIP-932).
+        served = ServedApis(BROKER_APIS, self._ports, parts.clock, parts.authorizer, self.shares.on_disconnect)
         dispatcher = Dispatcher(
-            services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs, services.quotas
+            served, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs, self.quotas
         )
         dispatcher.warm_up(*_WARM_UP_APIS)
         limits = build_transport_config(parts.config)
         quotas, budget, turns = self._connection_quotas, self._budget, TurnTaking()
         measure_request_memory(parts.metrics, budget)
-        services.unsent_bytes = lambda: budget.unsent
         return lambda port, security: Listener(
             port.endpoint, dispatcher, limits, parts.metrics, quotas=quotas, budget=budget, turns=turns,
-            clients=services.clients, sock=port.sock, security=security, principals=parts.principals,
+            clients=self._clients, sock=port.sock, security=security, principals=parts.principals,
         )  # fmt: skip
 
 
@@ -443,13 +492,13 @@ class _OffsetWaiter:
             self.reached.set()
 
 
-class _BrokerConfigUpdater:
-    """An image subscriber that updates the handlers' config after a change of dynamic configs."""
+class LiveBrokerConfig:
+    """The configs that handlers read. An image subscriber, which follows changes of dynamic configs."""
 
-    def __init__(self, parts: Parts, services: Services) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._services = services
+        self.current = build_broker_config(parts.config_view(parts.image))
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if delta.configs:
-            self._services.config = build_broker_config(self._parts.config_view(image))
+            self.current = build_broker_config(self._parts.config_view(image))

@@ -14,10 +14,16 @@ from barnabas.protocol.security.principal_builder import PrincipalBuilder
 from barnabas.protocol.transport.limits import RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.turn_taking import TurnTaking
+from barnabas.server.broker.apis import CONTROLLER_APIS
 from barnabas.server.broker.client_usage.tables import ClientUsage
-from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.forwarded import ForwardingHandlers
+from barnabas.server.broker.handlers.admin.port import AdminPort
+from barnabas.server.broker.handlers.controller.port import ControllerPort
+from barnabas.server.broker.handlers.quorum.port import QuorumPort
+from barnabas.server.broker.handlers.security.port import SecurityPort
+from barnabas.server.broker.served import ServedApis
 from barnabas.server.metadata import features
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller_service import ControllerService
@@ -44,17 +50,21 @@ class ControllerRole:
         self.service = _build_service(parts, log_dir)
         if not isinstance(parts.metadata, RaftMetadataLog):
             parts.metadata.subscribe_nodes(self.service.on_nodes_registered)
-        self.services = ControllerServices(
-            node_id=parts.node_id,
-            cluster_id=parts.identity.cluster_id,
-            clock=parts.clock,
-            rng=parts.rng,
-            metadata=parts.publisher,
-            controller=self.service,
-            quorum=parts.metadata,
-            static_config=parts.config.given,
-            authorizer=parts.authorizer,
+        apis, images = CONTROLLER_APIS, parts.publisher
+        ports: dict[str, Any] = {
+            "admin": AdminPort(
+                parts.node_id, apis, images, self.service, parts.metadata, parts.config.given, parts.authorizer
+            ),
+            "quorum": QuorumPort(parts.node_id, parts.identity.cluster_id, parts.metadata),
+            "security": SecurityPort(images, self.service, parts.config.given),
+        }
+        self.forwarded = ForwardingHandlers(ports, parts.authorizer)
+        """Serves the requests of clients that brokers forward."""
+        ports["controller"] = ControllerPort(
+            parts.identity.cluster_id, images, self.service, parts.metadata, self.forwarded
         )
+        # If a broker sent its heartbeats over a connection that has ended, the broker may have died.
+        self.served = ServedApis(apis, ports, parts.clock, parts.authorizer, self.service.on_connection_lost)
 
     def registration(self, channel: ControllerChannel, listeners: Sequence[TakenPort]) -> Sequence[Callable[[], Any]]:
         """Return (the `run` method of this controller's registration,), or () if the controller has no listeners."""
@@ -112,9 +122,9 @@ class ControllerListeners:
             for listener in self._listeners:
                 tasks.create_task(listener.serve(), name=f"listener {listener.endpoint}")
 
-    def start_serving(self, parts: Parts, services: ControllerServices) -> None:
+    def start_serving(self, parts: Parts, served: ServedApis) -> None:
         """Serve all APIs of controllers from now on."""
-        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs)
+        dispatcher = Dispatcher(served, parts.metrics, asyncio.get_running_loop().time, parts.watch, parts.codecs)
         for listener in self._listeners:
             listener.replace_handler(dispatcher)
         if self._listeners:

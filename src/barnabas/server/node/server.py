@@ -252,7 +252,7 @@ class Node:
             await unless(self._stopping, metadata.find_quorum())
             metadata.open()
             if controller is not None:
-                controller_listeners.start_serving(parts, controller.services)
+                controller_listeners.start_serving(parts, controller.served)
             mains = () if controller is None else (controller.service.run,)
             same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
             watch = self._quorum_watch = QuorumWatch(
@@ -268,7 +268,8 @@ class Node:
                     parts.authorizer.on_caught_up()
                 channel = ActiveController(
                     metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
-                    local=None if controller is None else controller.services,
+                    local=None if controller is None else controller.service,
+                    forwarded=None if controller is None else controller.forwarded,
                     heartbeat_timeout_ms=parts.config["broker.session.timeout.ms"] // 2,
                 )  # fmt: skip
 

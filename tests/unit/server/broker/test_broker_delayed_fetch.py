@@ -140,7 +140,7 @@ def test_follower_whose_session_is_evicted_was_in_sync_until_then() -> None:
 
     async def main(cluster: Cluster) -> tuple[list[int], bool]:
         leader = await ready(cluster)
-        sessions = leader.services.fetch_sessions
+        sessions = leader.port.fetch_sessions
         sessions._slots = 1
         await asyncio.sleep(200)
         larger = [((UUID(int=n), 0), RequestedPartition(0, 1)) for n in range(9)]

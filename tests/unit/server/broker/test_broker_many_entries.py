@@ -183,7 +183,10 @@ def shares_of(known: bool) -> Any:
     features = SimpleNamespace(level=lambda name: 1)
     metadata = SimpleNamespace(image=SimpleNamespace(features=features))
     return SimpleNamespace(
-        shares=shares, partitions=Log(), metadata=metadata, config=SimpleNamespace(fetch_max_bytes=1_000_000)
+        shares=shares,
+        partitions=Log(),
+        metadata=metadata,
+        config=SimpleNamespace(current=SimpleNamespace(fetch_max_bytes=1_000_000)),
     )
 
 
@@ -240,7 +243,7 @@ class Transactions:
 def transaction_services(transactions: Transactions) -> Any:
     topics = SimpleNamespace(partition=lambda name, index: object() if index < EXISTING else None)
     image = SimpleNamespace(topics=topics, configs=ConfigsImage(), features=SimpleNamespace(levels={}))
-    config = SimpleNamespace(add_partitions_to_txn_retry_backoff_max_ms=0)
+    config = SimpleNamespace(current=SimpleNamespace(add_partitions_to_txn_retry_backoff_max_ms=0))
     return SimpleNamespace(metadata=SimpleNamespace(image=image), transactions=transactions, config=config)
 
 

@@ -211,32 +211,29 @@ class Node:
         self.writer = StateWriter(node_id, cluster.state)
         self.leaders = cluster.leaders()
         """The leaders in the metadata image of this broker."""
-        self.channels = CoordinationChannels(Wire(node_id, cluster))
+        self.clock = LoopClock()
+        config = SimpleNamespace(request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20)
+        self.broker_config: Any = SimpleNamespace(current=config)
+        self.metadata: Any = SimpleNamespace(image=SimpleNamespace(topics=self, configs=ConfigsImage()))
+        self.partitions: Any = SimpleNamespace(get=lambda topic, p: self.replicas.get(TopicPartition(topic, p)))
+        self.channels = CoordinationChannels(Wire(node_id, cluster), cast("Any", self))
         self.coordinator = TransactionCoordinator(
             transaction_config(request_timeout_ms=REQUEST_TIMEOUT_MS),
             self.writer,
             self.channels.markers,
             cluster.producer_id,
-            LoopClock(),
+            self.clock,
             seeded(),
         )
         self.transaction_verifier = TransactionVerifier(self.channels.transactions)
         self.replicas = {tp: Replica(node_id, data) for tp, data in cluster.data.items()}
-        self.services = cast(
-            "Any",
-            SimpleNamespace(
-                node_id=node_id,
-                clock=LoopClock(),
-                transaction_verifier=self.transaction_verifier,
-                transactions=self.coordinator,
-                config=SimpleNamespace(
-                    request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
-                ),
-                partitions=SimpleNamespace(get=lambda topic, p: self.replicas.get(TopicPartition(topic, p))),
-                metadata=SimpleNamespace(image=SimpleNamespace(topics=self, configs=ConfigsImage())),
-            ),
+        self.transaction_port: Any = SimpleNamespace(
+            transactions=self.coordinator,
+            transaction_verifier=self.transaction_verifier,
+            partitions=self.partitions,
+            metadata=self.metadata,
+            config=self.broker_config,
         )
-        self.channels.connect(self.services)
         self.coordinator.on_partition_count(1)
         self.coordinator.on_feature_level(2)
 
@@ -269,13 +266,13 @@ class Wire:
         if fate == "lose":
             await asyncio.sleep(0)
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
-        services = self._cluster.nodes[broker_id].services
+        node = self._cluster.nodes[broker_id]
         loop = asyncio.get_running_loop()
         ctx = cast(
             "Any",
             SimpleNamespace(
                 api_version=5,
-                now_ms=services.clock.now_ms(),
+                now_ms=node.clock.now_ms(),
                 connection_id=0,
                 deadline=lambda ms: loop.time() + ms / 1000,
             ),
@@ -284,7 +281,7 @@ class Wire:
         handle: Any = (
             add_partitions_to_txn.handle if isinstance(request, AddPartitionsToTxnRequest) else write_txn_markers.handle
         )
-        response = await handle(services, ctx, request)
+        response = await handle(node.transaction_port, ctx, request)
         if fate == "mute":
             await asyncio.sleep(timeout_ms / 1000)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)

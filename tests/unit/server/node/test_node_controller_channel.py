@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, cast
 
 import pytest
@@ -38,16 +37,19 @@ from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest, D
 from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.protocol.wire.schema import Message, schema_of
-from barnabas.server.broker.controller_apis import CONTROLLER_APIS
-from barnabas.server.broker.controller_services import ControllerServices
+from barnabas.server.broker.apis import CONTROLLER_APIS
+from barnabas.server.broker.forwarded import ForwardingHandlers
+from barnabas.server.broker.handlers.admin.port import AdminPort
+from barnabas.server.broker.handlers.controller.port import ControllerPort
+from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.quorum.ports import QuorumHandle
 from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.served import load_handler
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.channels.controller import ActiveController, unwrap, wrap
 from tests.unit.server.metadata.controller_house import House, play
-from tests.unit.server.metadata.test_metadata_driver import StoppedClock
 
 ME = 9
 Places = dict[tuple[str, int], "Controller"]
@@ -72,7 +74,7 @@ class Controller:
     """A controller at some address: a real service behind its real handlers, through the real codec."""
 
     def __init__(self, house: House) -> None:
-        self.services = services(house)
+        self.ports = ports(house)
         self.failures: list[KafkaError] = []
         self.silent = False
         self.requests: list[Message] = []
@@ -86,8 +88,8 @@ class Controller:
         key = ApiKey(schema_of(request).key)
         version = CONTROLLER_APIS.by_key[key].max_version
         received = decode(type(request), version, encode(request, version))
-        handler = import_module("barnabas.server.broker.handlers." + CONTROLLER_APIS.by_key[key].handler)
-        response = await handler.handle(self.services, context(key, version), received)
+        folder = CONTROLLER_APIS.by_key[key].folder
+        response: Any = await load_handler(folder, key)(self.ports[folder], context(key, version), received)
         return decode(APIS[key].response, version, encode(response, version))
 
 
@@ -129,17 +131,14 @@ class Network:
             raise UnansweredError(ErrorCode.REQUEST_TIMED_OUT) from None
 
 
-def services(house: House) -> ControllerServices:
-    return ControllerServices(
-        node_id=1,
-        cluster_id="c",
-        clock=StoppedClock(),
-        rng=random.Random(1),
-        metadata=house.publisher,
-        controller=house.service,
-        quorum=cast("QuorumHandle", None),
-        static_config={},
-    )
+def ports(house: House) -> dict[str, Any]:
+    """The ports of the handlers of a controller."""
+    quorum = cast("QuorumHandle", None)
+    found: dict[str, Any] = {"admin": AdminPort(1, CONTROLLER_APIS, house.publisher, house.service, quorum, {}, None)}
+    found["security"] = SecurityPort(house.publisher, house.service, {})
+    forwarded = ForwardingHandlers(found, None)
+    found["controller"] = ControllerPort("c", house.publisher, house.service, quorum, forwarded)
+    return found
 
 
 def context(key: int, version: int) -> RequestContext:
@@ -357,7 +356,8 @@ def test_local_controller_is_called_directly() -> None:
             world.house.publisher,
             node_id=ME,
             rng=random.Random(3),
-            local=services(world.house),
+            local=world.house.service,
+            forwarded=ForwardingHandlers(ports(world.house), None),
         )
         world.channel = channel
         assert await world.allocate() == 0

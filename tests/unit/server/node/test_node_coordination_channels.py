@@ -86,22 +86,17 @@ def play(
     others: Others,
     leaders: dict[str, list[int]],
     scenario: Callable[[CoordinationChannels], Awaitable[None]],
-    **services: Any,
+    **local: Any,
 ) -> None:
     async def main() -> None:
-        channels = CoordinationChannels(others)
-        image = SimpleNamespace(topics=Topics(leaders))
-        channels.connect(
-            cast(
-                "Any",
-                SimpleNamespace(
-                    node_id=HERE,
-                    metadata=SimpleNamespace(image=image),
-                    config=SimpleNamespace(request_timeout_ms=30_000, add_partitions_to_txn_retry_backoff_ms=20),
-                    **services,
-                ),
-            )
+        config = SimpleNamespace(request_timeout_ms=30_000, add_partitions_to_txn_retry_backoff_ms=20)
+        here = SimpleNamespace(
+            node_id=HERE,
+            metadata=SimpleNamespace(image=SimpleNamespace(topics=Topics(leaders))),
+            broker_config=SimpleNamespace(current=config),
+            **local,
         )
+        channels = CoordinationChannels(others, cast("Any", here))
         owner = asyncio.get_running_loop().create_task(channels.run())
         await settle()
         try:
@@ -169,7 +164,12 @@ def test_local_coordinator_is_called_directly() -> None:
         assert answers == [f"{name} v2 20 ms" if coordinator_partition(name, 2) == 0 else name for name in names]
 
     coordinator = SimpleNamespace(add_or_verify_partitions=add_or_verify_partitions)
-    play(Others(confirm), {TRANSACTION_STATE_TOPIC: [HERE, THERE]}, scenario, transactions=coordinator)
+    play(
+        Others(confirm),
+        {TRANSACTION_STATE_TOPIC: [HERE, THERE]},
+        scenario,
+        transaction_port=SimpleNamespace(transactions=coordinator),
+    )
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ class Peers:
         self.sent: list[tuple[int, LinkOperation, str]] = []
         self._failures = 2
 
-    def require(self) -> Any:
+    @property
+    def local(self) -> Any:
         brokers = [SimpleNamespace(broker_id=number, fenced=number == 4) for number in (1, 2, 3, 4)]
         return SimpleNamespace(metadata=SimpleNamespace(image=SimpleNamespace(brokers=brokers)))
 

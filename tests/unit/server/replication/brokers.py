@@ -48,7 +48,6 @@ from barnabas.server.broker.handlers.data import (
 from barnabas.server.broker.handlers.transactions import write_txn_markers
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.controller import brokers as broker_decisions
 from barnabas.server.metadata.controller.controller import Controller
@@ -278,8 +277,8 @@ class Broker:
             Metrics(),
         )
         self.metadata = BrokerMetadataCache()
-        self.services = cast(
-            "Services",
+        self.port = cast(
+            "Any",
             SimpleNamespace(
                 node_id=self.number,
                 clock=self.clock,
@@ -290,7 +289,11 @@ class Broker:
                 fetch_sessions=FetchSessionCache(100, rng),
                 checker=BatchChecker(None),
                 disk=executor,
-                config=broker_config(replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+                config=SimpleNamespace(
+                    current=broker_config(
+                        replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"
+                    )
+                ),
                 quotas=ClientQuotas(QuotaLimits(), QuotaWindows(), self.clock, lambda: 0.0),
                 unsent_bytes=lambda: 0,
             ),
@@ -426,7 +429,7 @@ class Broker:
             self.clock.now_ms(),
             self.cluster.loop.time(),
         )
-        return cast("Response", await HANDLERS[_key(request)](self.services, ctx, request))
+        return cast("Response", await HANDLERS[_key(request)](self.port, ctx, request))
 
 
 class _Way:

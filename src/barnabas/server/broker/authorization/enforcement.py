@@ -6,80 +6,51 @@ exception are requests with many topics, after which the connection starts no ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from inspect import signature
 from types import CoroutineType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.security.operations import AclOperation
-from barnabas.protocol.transport.ports import CloseConnectionError
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.authorization.access import ApiAccess
 from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.grants import Grants, grants_of
 from barnabas.server.broker.authorization.ports import Authorizer
-from barnabas.server.broker.authorization.table import ApiAccess
 from barnabas.server.broker.request_context import RequestContext
-
-Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
+from barnabas.server.broker.served import Handle
 
 _REFUSED: Final = REFUSALS[CLUSTER]
 
 
-class HasAuthorizer(Protocol):
-    """The part of the services of a broker or of a controller that is needed here."""
-
-    @property
-    def authorizer(self) -> Authorizer | None: ...
-
-    @property
-    def access(self) -> Mapping[int, ApiAccess]:
-        """The table of the listener: `BROKER_ACCESS` or `CONTROLLER_ACCESS`."""
-        ...
-
-
-def access_of(key: int, services: HasAuthorizer) -> ApiAccess:
-    """The entry of an API. Raises CloseConnectionError if there is none: what no rule protects is not served."""
-    access = services.access.get(key)
-    if access is None:
-        raise CloseConnectionError(f"{APIS[ApiKey(key)].name} has no entry in the table of needs, so it is not served.")
-    return access
-
-
-def authorized(handle: Handle, key: int, services: HasAuthorizer) -> Handle:
+def authorized(handle: Handle, key: ApiKey, access: ApiAccess, authorizer: Authorizer | None) -> Handle:
     """The handler of an API with its authorization; `handle` itself if the node has no authorizer."""
-    authorizer = services.authorizer
     if authorizer is None:
         return handle
     grants = grants_of(authorizer)
-    access = access_of(key, services)
     if access.cluster_operation is not None:
         return _needs_cluster(handle, access, authorizer, grants)
     if access.guard:
-        guarded = _guarded(handle, access, authorizer, grants)
+        guarded = _guarded(handle, key, access, authorizer, grants)
         if grants is None or not access.granted:
             return guarded
-        granted: Handle = _function(access.granted)(handle, guarded, grants)
+        granted: Handle = _function(access.granted, key)(handle, guarded, grants)
         return granted
     return handle
 
 
-def undecoded_right(key: int, services: HasAuthorizer) -> AclOperation | None:
+def undecoded_right(access: ApiAccess) -> AclOperation | None:
     """The operation on the cluster without which a request is refused before it is decoded; None if the authorization
-    depends on the request, or if the node has no authorizer."""
-    if services.authorizer is None:
-        return None
-    access = access_of(key, services)
+    depends on the request."""
     return None if access.refuse else access.cluster_operation
 
 
-def refuse_undecoded(operation: AclOperation, services: HasAuthorizer, ctx: RequestContext) -> Message | None:
+def refuse_undecoded(operation: AclOperation, authorizer: Authorizer, ctx: RequestContext) -> Message | None:
     """The response to a request without the right `operation` on the cluster; None if the client has the right. Raises
     KafkaError if the authorizer is not ready."""
-    authorizer = services.authorizer
-    assert authorizer is not None
     if ClientRights(authorizer, grants_of(authorizer), ctx).allows(operation, CLUSTER):
         return None
     return _refusal(ctx.api_key)
@@ -99,35 +70,35 @@ def _needs_cluster(handle: Handle, access: ApiAccess, authorizer: Authorizer, gr
     assert operation is not None
     refuse: Callable[[Any, int, ErrorCode], Message] | None = _function(access.refuse) if access.refuse else None
 
-    async def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Message | None:
+    async def handle_authorized(port: Any, ctx: RequestContext, request: Any) -> Message | None:
         if ClientRights(authorizer, grants, ctx).allows(operation, CLUSTER):
-            return await handle(services, ctx, request)
+            return await handle(port, ctx, request)
         return _refusal(ctx.api_key) if refuse is None else refuse(request, ctx.api_version, _REFUSED)
 
     return handle_authorized
 
 
-def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer, grants: Grants | None) -> Handle:
-    guard = _function(access.guard)
+def _guarded(handle: Handle, key: ApiKey, access: ApiAccess, authorizer: Authorizer, grants: Grants | None) -> Handle:
+    guard = _function(access.guard, key)
     wants_context = len(signature(guard).parameters) > 3
 
-    def handle_authorized(services: Any, ctx: RequestContext, request: Any) -> Coroutine[Any, Any, Message | None]:
+    def handle_authorized(port: Any, ctx: RequestContext, request: Any) -> Coroutine[Any, Any, Message | None]:
         auth = ClientRights(authorizer, grants, ctx)
-        outcome = guard(services, auth, request, ctx) if wants_context else guard(services, auth, request)
+        outcome = guard(port, auth, request, ctx) if wants_context else guard(port, auth, request)
         if outcome is None:  # no coroutine around that of the handler: most requests are allowed
-            return handle(services, ctx, request)
-        return carry_out(outcome, services, ctx, request)
+            return handle(port, ctx, request)
+        return carry_out(outcome, port, ctx, request)
 
-    async def carry_out(outcome: Any, services: Any, ctx: RequestContext, request: Any) -> Message | None:
+    async def carry_out(outcome: Any, port: Any, ctx: RequestContext, request: Any) -> Message | None:
         if isinstance(outcome, CoroutineType):
             ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
             outcome = await outcome
             ctx.has_many_entries = True
             if outcome is None:
-                return await handle(services, ctx, request)
+                return await handle(port, ctx, request)
         if isinstance(outcome, Message):
             return outcome
-        response = await handle(services, ctx, request)
+        response = await handle(port, ctx, request)
         completed = outcome(response)
         if isinstance(completed, CoroutineType):
             completed = await completed
@@ -137,8 +108,12 @@ def _guarded(handle: Handle, access: ApiAccess, authorizer: Authorizer, grants: 
     return handle_authorized
 
 
-def _function(name: str) -> Callable[..., Any]:
+def _function(name: str, key: ApiKey | None = None) -> Callable[..., Any]:
+    """The function `module.function` of the guards; without a function, that of the API's name."""
     module, _, function = name.partition(".")
+    if not function:
+        assert key is not None
+        function = key.name.lower()
     found: Callable[..., Any] = getattr(
         import_module(f"barnabas.server.broker.authorization.guards.{module}"), function
     )

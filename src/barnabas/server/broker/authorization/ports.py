@@ -15,6 +15,7 @@ from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.security.principals import KafkaPrincipal
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.ports import ImageView
 
 NO_AUTHORIZER: Final = (
     "No Authorizer is configured on the broker. Set authorizer.class.name="
@@ -72,3 +73,10 @@ class Authorizer(Protocol):
 
 def keeps_acls(authorizer: Authorizer | None) -> bool:
     return authorizer is not None and authorizer.keeps_acls
+
+
+class GuardPort(Protocol):
+    """What guards read besides the rights of the client. The port of each folder of handlers has it."""
+
+    @property
+    def metadata(self) -> ImageView: ...

@@ -15,7 +15,7 @@ from barnabas.protocol.wire.messages.fetch import AbortedTransaction, EpochEndOf
 from barnabas.server.broker.fetching.reads import FetchParams, FetchRead, read_for_consumer, read_for_follower
 from barnabas.server.broker.fetching.session import PartitionKey, RequestedPartition
 from barnabas.server.broker.fetching.session_cache import FetchContext
-from barnabas.server.broker.services import Services
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.replication.partition import NEWS_S, Partition, PartitionRead
 from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
 
@@ -35,7 +35,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        services: Services,
+        port: DataPort,
         context: FetchContext,
         params: FetchParams,
         max_bytes: int,
@@ -46,8 +46,8 @@ class DelayedFetch:
         self._client = client
         self._may_read = may_read
         self.answers: dict[PartitionKey, PartitionData] = {}
-        self._services = services
-        self._replication = services.partitions.context
+        self._port = port
+        self._replication = port.partitions.context
         self._context = context
         self._session = context.session
         self._params = params
@@ -140,7 +140,7 @@ class DelayedFetch:
         self._purgatories = []
         if self._session is not None:
             self._session.begin_pass()
-        partitions, may_read = self._services.partitions, self._may_read
+        partitions, may_read = self._port.partitions, self._may_read
         for count, (key, requested) in enumerate(self._context.to_read(), 1):
             if count % _PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -163,7 +163,7 @@ class DelayedFetch:
     def _fail(self, key: PartitionKey, name: str | None, code: ErrorCode, *, is_counted: bool = False) -> None:
         self._must_complete = True
         self._count_failure(name, code, is_counted=is_counted)
-        self.answers[key] = _error_answer(self._services, name, key[1], code)
+        self.answers[key] = _error_answer(self._port, name, key[1], code)
 
     async def _read(self, partition: Partition, key: PartitionKey, requested: RequestedPartition) -> PartitionData:
         found, purgatory, at_end, throttled, on_caught_up = self._read_at_once(partition, requested)
@@ -173,7 +173,7 @@ class DelayedFetch:
             self._session.on_read(key, requested, purgatory, on_caught_up, at_end=at_end)
         if found.pending is not None:  # not in the page cache: an executor reads, so that the event loop does not wait
             self._replication.traffic.disk_reads += 1
-            found = await partition.read_from_disk(found, self._services.disk)
+            found = await partition.read_from_disk(found, self._port.disk)
         elif found.remote is not None and not partition.is_remote_throttled:
             self._remote.append((partition, key, found))
             self._reserved += found.remote.max_bytes
@@ -248,7 +248,7 @@ def _answer(index: int, found: PartitionRead) -> PartitionData:
     return answer
 
 
-def _error_answer(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:
+def _error_answer(port: DataPort, name: str | None, index: int, code: ErrorCode) -> PartitionData:
     answer = PartitionData(
         partition_index=index,
         error_code=code,
@@ -257,7 +257,7 @@ def _error_answer(services: Services, name: str | None, index: int, code: ErrorC
         records=b"",
     )
     if code in _LEADER_CHANGED and name is not None:
-        state = services.metadata.image.topics.partition(name, index)
+        state = port.metadata.image.topics.partition(name, index)
         if state is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
     return answer

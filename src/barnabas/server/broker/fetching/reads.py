@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from barnabas.core.ids import CONSUMER_REPLICA_ID
 from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.server.broker.fetching.session import OnCaughtUp, RequestedPartition
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import FollowerFetch, Isolation, Partition, PartitionRead
 from barnabas.server.replication.purgatory import Purgatory
@@ -70,19 +70,19 @@ class FetchRead(NamedTuple):
     has read the whole log, until the session reads the partition again. None for a consumer."""
 
 
-def build_params(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchParams:
+def build_params(port: DataPort, ctx: RequestContext, request: FetchRequest) -> FetchParams:
     """The parameters of a request. A follower sends its replica id, in `replica_state` since version 15 (KIP-903)."""
     state = request.replica_state
     if state.replica_id >= 0:
-        return _follower_params(services.partitions.context, state.replica_id, state.replica_epoch)
+        return _follower_params(port.partitions.context, state.replica_id, state.replica_epoch)
     if request.replica_id >= 0:
-        return _follower_params(services.partitions.context, request.replica_id, _UNKNOWN_BROKER_EPOCH)
+        return _follower_params(port.partitions.context, request.replica_id, _UNKNOWN_BROKER_EPOCH)
     leader_only = ctx.api_version < FOLLOWER_READS_SINCE
     rack_brokers: frozenset[int] | None = None
-    if request.rack_id and not leader_only and services.config.replica_selector_class == RACK_AWARE:
+    if request.rack_id and not leader_only and port.config.current.replica_selector_class == RACK_AWARE:
         rack_brokers = frozenset(
             broker.broker_id
-            for broker in services.metadata.image.brokers.alive()
+            for broker in port.metadata.image.brokers.alive()
             if broker.rack == request.rack_id and broker.endpoint(ctx.client.listener) is not None
         )
     # All partitions are read, because the preferred replica of a partition may change while the partition does not.

@@ -20,16 +20,3 @@ class QuorumHandle(QuorumStatus, Protocol):
     def voter_set(self) -> Voters:
         """The voters of the quorum with their endpoints, as far as this node has read the log."""
         ...
-
-
-class QuorumServices(Protocol):
-    """The services that the quorum's handlers use."""
-
-    @property
-    def quorum(self) -> QuorumHandle: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def cluster_id(self) -> str: ...

@@ -27,8 +27,8 @@ from barnabas.protocol.wire.messages.create_delegation_token import CreateDelega
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.wire.schema import Message, Request, schema_of
-from barnabas.server.broker.controller_services import ControllerServices
-from barnabas.server.broker.forwarded import answer_forwarded
+from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.forwarded import ForwardedRequests
 from barnabas.server.broker.handlers.controller.envelope import write_principal
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -81,7 +81,8 @@ class Leadership(Protocol):
 
 
 class ActiveController:
-    """The channel to the active controller. `local` is this node's own controller; None if this node has none."""
+    """The channel to the active controller. `local` is this node's own controller, and `forwarded` serves the requests
+    of clients there; both are None if this node has no controller."""
 
     def __init__(
         self,
@@ -91,7 +92,8 @@ class ActiveController:
         *,
         node_id: int,
         rng: Rng,
-        local: ControllerServices | None = None,
+        local: ControllerChannel | None = None,
+        forwarded: ForwardedRequests | None = None,
         timeout_ms: int = 30_000,
         heartbeat_timeout_ms: int = 4_500,
     ) -> None:
@@ -104,6 +106,7 @@ class ActiveController:
         self._node_id = node_id
         self._rng = rng
         self._local = local
+        self._forwarded = forwarded
         self._timeout_ms = timeout_ms
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
         self.images_applied: Callable[[], Awaitable[None]] = _nothing_to_apply
@@ -158,8 +161,9 @@ class ActiveController:
         """Try once. Raises KafkaError, with NOT_CONTROLLER also if the leader is unknown."""
         if self._quorum.leader_id == self._node_id and self._local is not None:
             if ctx is None:
-                return await self._local.controller.call(request, version)
-            return await answer_forwarded(self._local, _context_for(request, version, ctx), request)
+                return await self._local.call(request, version)
+            assert self._forwarded is not None, "a node with a controller serves forwarded requests itself"
+            return await self._forwarded.answer(_context_for(request, version, ctx), request)
         place = self._quorum.leader_endpoint()
         if place is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no controller is known")

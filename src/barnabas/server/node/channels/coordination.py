@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -30,32 +30,25 @@ from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersReq
 from barnabas.server.broker.handlers.transactions.write_txn_markers import write_markers
 from barnabas.server.node.channels.batched_requests import BatchedRequests
 from barnabas.server.node.channels.link_router import LinkRouter
-from barnabas.server.node.channels.peer_router import PeerRouter
+from barnabas.server.node.channels.peer_router import LocalBroker, PeerRouter
 from barnabas.server.node.channels.peers import PeerSender
 from barnabas.server.node.channels.shares import LogEnds, ShareCoordinators
-
-if TYPE_CHECKING:
-    from barnabas.server.broker.services import Services
 
 TRANSACTIONS_MAX: Final = 1_000
 """The limit for the transactions in one AddPartitionsToTxn request."""
 
 
 class CoordinationChannels:
-    """All channels between the coordinators and the partition leaders of this broker and of others. Call `connect`
-    after `Services` is built; `run` must be running during requests."""
+    """All channels between the coordinators and the partition leaders of this broker and of others. `run` must be
+    running during requests."""
 
-    def __init__(self, peers: PeerSender) -> None:
-        self._router = PeerRouter(peers)
+    def __init__(self, peers: PeerSender, local: LocalBroker) -> None:
+        self._router = PeerRouter(peers, local)
         self.markers = Markers(self._router)
         self.transactions = AddPartitionsToTxnManager(self._router)
         self.share_coordinators = ShareCoordinators(self._router)
         self.log_ends = LogEnds(self._router)
         self.links = LinkRouter(self._router)
-
-    def connect(self, services: Services) -> None:
-        """Set the services. They are built after the channels, because the coordinators in them use the channels."""
-        self._router.services = services
 
     async def run(self) -> None:
         """Run the tasks that send batched requests, until cancelled."""
@@ -76,9 +69,9 @@ class Markers:
 
     async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         if self._router.is_local(broker_id):
-            services = self._router.require()
-            deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
-            return await write_markers(services, request, services.clock.now_ms(), deadline)
+            local = self._router.local
+            deadline = asyncio.get_running_loop().time() + local.broker_config.current.request_timeout_ms / 1000
+            return await write_markers(local.transaction_port, request, local.clock.now_ms(), deadline)
         response = await self._router.send(broker_id, request, "markers")
         assert isinstance(response, WriteTxnMarkersResponse)
         return response
@@ -99,9 +92,10 @@ class AddPartitionsToTxnManager:
     async def send(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         broker_id = self._router.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
         if self._router.is_local(broker_id):
-            services = self._router.require()
-            max_wait_ms = services.config.add_partitions_to_txn_retry_backoff_ms
-            return await services.transactions.add_or_verify_partitions(transaction, version=2, max_wait_ms=max_wait_ms)
+            local = self._router.local
+            max_wait_ms = local.broker_config.current.add_partitions_to_txn_retry_backoff_ms
+            coordinator = local.transaction_port.transactions
+            return await coordinator.add_or_verify_partitions(transaction, version=2, max_wait_ms=max_wait_ms)
         return await self._batched.ask(broker_id, transaction)
 
     async def _send_batch(

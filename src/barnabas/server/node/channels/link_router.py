@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import MIRROR_STATE_TOPIC
 from barnabas.protocol.wire.schema import Request
-from barnabas.server.broker.auto_create import create_missing
 from barnabas.server.node.channels.peer_router import PeerRouter
 
 R = TypeVar("R")
@@ -37,10 +36,10 @@ class LinkRouter:
         """Create `__mirror_state` unless it exists. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
         self._creating = self._creating or asyncio.Lock()
         async with self._creating:
-            services = self.router.require()
-            if MIRROR_STATE_TOPIC in services.metadata.image.topics:
+            local = self.router.local
+            if MIRROR_STATE_TOPIC in local.metadata.image.topics:
                 return
-            refused = await create_missing(services, None, [MIRROR_STATE_TOPIC])
+            refused = await local.topic_creation.create_missing(None, [MIRROR_STATE_TOPIC])
             if refused:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -50,7 +49,7 @@ class LinkRouter:
 
     @property
     def has_topic(self) -> bool:
-        return MIRROR_STATE_TOPIC in self.router.require().metadata.image.topics
+        return MIRROR_STATE_TOPIC in self.router.local.metadata.image.topics
 
 
 def raise_error(response: Any) -> None:

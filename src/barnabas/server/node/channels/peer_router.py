@@ -3,35 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from concurrent.futures import Executor
+from typing import Final, Protocol
 
+from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import NO_LEADER, TopicPartition
 from barnabas.protocol.wire.schema import Request, Response
+from barnabas.server.broker.auto_create import AutoTopicCreation
+from barnabas.server.broker.config import HasBrokerConfig
+from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.handlers.transactions.port import TransactionsPort
+from barnabas.server.broker.links import Links
+from barnabas.server.coordination.share.service import ShareCoordinator
+from barnabas.server.metadata.ports import ImageView
 from barnabas.server.node.channels.peers import PeerSender
-
-if TYPE_CHECKING:
-    from barnabas.server.broker.services import Services
+from barnabas.server.replication.partitions import Partitions
 
 _UNANSWERED: Final = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
 
 
+class LocalBroker(Protocol):
+    """This broker, as the channels use it: its copy of the metadata, and its own partitions and coordinators, which
+    are asked without the network. The coordinators are built after the channels, because they use the channels."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def metadata(self) -> ImageView: ...
+
+    @property
+    def broker_config(self) -> HasBrokerConfig: ...
+
+    @property
+    def controller(self) -> ControllerChannel: ...
+
+    @property
+    def topic_creation(self) -> AutoTopicCreation: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def disk(self) -> Executor: ...
+
+    @property
+    def transaction_port(self) -> TransactionsPort: ...
+
+    @property
+    def share_coordinator(self) -> ShareCoordinator: ...
+
+    @property
+    def link_requests(self) -> Links: ...
+
+
 class PeerRouter:
     """The way to the broker that leads a partition or coordinates a key. All channels between coordinators and
-    partition leaders use this object. `services` is set after the node has built its `Services`."""
+    partition leaders use this object."""
 
-    def __init__(self, peers: PeerSender) -> None:
-        self.services: Services | None = None
+    def __init__(self, peers: PeerSender, local: LocalBroker) -> None:
         self._peers = peers
-
-    def require(self) -> Services:
-        assert self.services is not None, "the channels are used only after connect()"
-        return self.services
+        self.local: Final = local
 
     def leader(self, tp: TopicPartition) -> int | None:
         """The id of the broker that leads `tp`; -1 if the partition has no leader, None if the partition is unknown."""
-        state = self.require().metadata.image.topics.partition(tp.topic, tp.partition)
+        state = self.local.metadata.image.topics.partition(tp.topic, tp.partition)
         return None if state is None else state.leader
 
     def coordinator(self, topic: str, key: str) -> int:
@@ -39,7 +80,7 @@ class PeerRouter:
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE if the topic does not exist or the partition has no leader.
         """
-        state_topic = self.require().metadata.image.topics.get(topic)
+        state_topic = self.local.metadata.image.topics.get(topic)
         if state_topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} does not exist yet.")
         partition = coordinator_partition(key, len(state_topic.partitions))
@@ -49,7 +90,7 @@ class PeerRouter:
         return leader
 
     def is_local(self, broker_id: int) -> bool:
-        return broker_id == self.require().node_id
+        return broker_id == self.local.node_id
 
     async def send(self, broker_id: int, request: Request, purpose: str) -> Response:
         """Send `request` and return the response.
@@ -57,7 +98,7 @@ class PeerRouter:
         Raises KafkaError NETWORK_EXCEPTION if no response came (the broker may have handled the request), and
         UNSUPPORTED_VERSION if the broker does not support the request, which then was not handled.
         """
-        timeout_ms = self.require().config.request_timeout_ms
+        timeout_ms = self.local.broker_config.current.request_timeout_ms
         try:
             return await self._peers.send(broker_id, request, timeout_ms=timeout_ms, purpose=purpose)
         except KafkaError as error:

@@ -20,13 +20,12 @@ from barnabas.protocol.wire.messages.read_share_group_state import ReadShareGrou
 from barnabas.protocol.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from barnabas.protocol.wire.messages.write_share_group_state import WriteShareGroupStateRequest
 from barnabas.protocol.wire.schema import Request
-from barnabas.server.broker.auto_create import create_missing
 from barnabas.server.node.channels.batched_requests import BatchedRequests
-from barnabas.server.node.channels.peer_router import PeerRouter
+from barnabas.server.node.channels.peer_router import LocalBroker, PeerRouter
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
 
 if TYPE_CHECKING:
-    from barnabas.server.broker.services import Services
+    from barnabas.server.coordination.share.service import ShareCoordinator
 
 PARTITIONS_MAX: Final = 1_000
 """The limit for the share partitions in one request."""
@@ -51,20 +50,20 @@ class ShareCoordinators:
         await self._batched.run()
 
     async def send(self, coordinator_key: str, request: Request) -> Any:
-        services = self._router.require()
-        if SHARE_STATE_TOPIC not in services.metadata.image.topics:
-            await self._create_topic(services)
+        local = self._router.local
+        if SHARE_STATE_TOPIC not in local.metadata.image.topics:
+            await self._create_topic(local)
         broker_id = self._router.coordinator(SHARE_STATE_TOPIC, coordinator_key)
         if self._router.is_local(broker_id):
-            return await _call_local(services, request)
+            return await _call_local(local.share_coordinator, request)
         return await self._batched.ask((broker_id, request.__schema__.key), request)
 
-    async def _create_topic(self, services: Services) -> None:
+    async def _create_topic(self, local: LocalBroker) -> None:
         self._creating = self._creating or asyncio.Lock()
         async with self._creating:
-            if SHARE_STATE_TOPIC in services.metadata.image.topics:
+            if SHARE_STATE_TOPIC in local.metadata.image.topics:
                 return
-            refused = await create_missing(services, None, [SHARE_STATE_TOPIC])
+            refused = await local.topic_creation.create_missing(None, [SHARE_STATE_TOPIC])
             if refused:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -125,8 +124,7 @@ def split(response: Any, requests: Sequence[Any], broker_id: int) -> list[Any]:
     return answers
 
 
-async def _call_local(services: Services, request: Request) -> Any:
-    coordinator = services.shares.coordinator
+async def _call_local(coordinator: ShareCoordinator, request: Request) -> Any:
     match request:
         case InitializeShareGroupStateRequest():
             return await coordinator.initialize_share_group_state(request)
@@ -149,7 +147,6 @@ class LogEnds:
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The high watermark of each partition; a partition whose leader does not answer is left out."""
-        services = self._router.require()
         ends: dict[TopicPartition, int] = {}
         elsewhere: list[tuple[int, list[TopicPartition]]] = []
         for broker_id, led in self._router.by_leader(partitions).items():
@@ -157,7 +154,7 @@ class LogEnds:
                 elsewhere.append((broker_id, led))
                 continue
             for tp in led:
-                partition = services.partitions.get(tp.topic, tp.partition)
+                partition = self._router.local.partitions.get(tp.topic, tp.partition)
                 if partition is not None and partition.is_leader:
                     ends[tp] = partition.high_watermark
         for answer in await asyncio.gather(*(self._ask(broker_id, led) for broker_id, led in elsewhere)):
@@ -186,5 +183,5 @@ class LogEnds:
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
         """Delete the records of `tp` before `offset`. This node must lead `tp`."""
-        services = self._router.require()
-        services.partitions.require(tp.topic, tp.partition).delete_records(offset, services.clock.now_ms())
+        local = self._router.local
+        local.partitions.require(tp.topic, tp.partition).delete_records(offset, local.clock.now_ms())

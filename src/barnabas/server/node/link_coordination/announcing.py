@@ -29,10 +29,9 @@ class Announcer:
 
     async def announce(self, link: str) -> None:
         """Returns when each active broker has been told, or has not answered three times."""
-        services = self._router.require()
         others = [
             broker.broker_id
-            for broker in services.metadata.image.brokers
+            for broker in self._router.local.metadata.image.brokers
             if not broker.fenced and not self._router.is_local(broker.broker_id)
         ]
         await asyncio.gather(*(self._announce_to(broker_id, link) for broker_id in others))

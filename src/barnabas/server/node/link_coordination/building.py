@@ -77,7 +77,7 @@ def build_cluster_links(
     router = channels.links
     metadata = MirrorMetadata(controller, parts.node_id, broker_epoch)
     references = LinkReferences(parts.config.given)
-    states = CoordinatorStates(router, lambda: router.router.require().links, references.resolve)
+    states = CoordinatorStates(router, lambda: router.router.local.link_requests, references.resolve)
     mirrors = build_links(parts, partitions, states, metadata, SourceMirrors())
 
     def opened(definition: LinkDefinition) -> SourceCluster:

@@ -14,7 +14,6 @@ from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicId
 from barnabas.protocol.wire.messages import alter_share_group_offsets as altering
 from barnabas.protocol.wire.messages import offset_commit as committing
-from barnabas.server.broker.auto_create import create_missing
 from barnabas.server.coordination.links.planning import Bounds, Key, LocalFacts, Patterns, plan_offsets
 from barnabas.server.coordination.links.values import StoredLink
 from barnabas.server.node.channels.link_router import raise_error
@@ -41,9 +40,9 @@ class PeerRequests:
 
     async def to_coordinator(self, group_id: str, request: Any) -> Any:
         """The response of the group's coordinator. Raises KafkaError."""
-        services = self._router.require()
-        if CONSUMER_OFFSETS_TOPIC not in services.metadata.image.topics:
-            await create_missing(services, None, [CONSUMER_OFFSETS_TOPIC])
+        local = self._router.local
+        if CONSUMER_OFFSETS_TOPIC not in local.metadata.image.topics:
+            await local.topic_creation.create_missing(None, [CONSUMER_OFFSETS_TOPIC])
         return await self._router.send(self._router.coordinator(CONSUMER_OFFSETS_TOPIC, group_id), request, "links")
 
 

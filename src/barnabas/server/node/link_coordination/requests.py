@@ -110,7 +110,7 @@ class LinkRequests:
         await enter_task()
         if request.only_local:
             return self._describe(request)
-        topic = self._router.router.require().metadata.image.topics.get(MIRROR_STATE_TOPIC)
+        topic = self._router.router.local.metadata.image.topics.get(MIRROR_STATE_TOPIC)
         if topic is None:
             return DescribeLinksResponse()
         leaders = {partition.leader for partition in topic.partitions}
@@ -192,7 +192,7 @@ class LinkRequests:
 
     def _describe(self, request: DescribeLinksRequest) -> DescribeLinksResponse:
         described = []
-        topics = self._router.router.require().metadata.image.topics
+        topics = self._router.router.local.metadata.image.topics
         names = None if request.names is None else set(request.names)
         ids = None if request.topic_ids is None else set(request.topic_ids)
         for link in self._coordinator.links():
@@ -200,7 +200,7 @@ class LinkRequests:
                 continue
             entry = DescribedLink(
                 link=data_of(link, hide_secrets=True),
-                coordinator_id=self._router.router.require().node_id,
+                coordinator_id=self._router.router.local.node_id,
                 trouble=self._workers.trouble(link.name),
             )
             if request.include_mirrors:

@@ -15,7 +15,10 @@ from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.known_sums import sum_of_known
 from barnabas.core.telemetry.exposition import Exposition, label_text
-from barnabas.server.broker.services import Services
+from barnabas.server.broker.fetching.session_cache import FetchSessionCache
+from barnabas.server.broker.shares import Shares
+from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.coordination.transaction.state import TxnState
 from barnabas.server.node.channels.shares import LogEnds
 from barnabas.server.node.monitoring.lag import Committed, GroupLag, LagTable
@@ -34,8 +37,20 @@ _STATES: Final = {
 class GroupMonitor:
     """Reads the coordinators of one broker."""
 
-    def __init__(self, services: Services, ends: LogEnds, clock: Clock, left_out: LeftOut) -> None:
-        self._services = services
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        shares: Shares,
+        fetch_sessions: FetchSessionCache,
+        ends: LogEnds,
+        clock: Clock,
+        left_out: LeftOut,
+    ) -> None:
+        self._groups = groups
+        self._transactions = transactions
+        self._shares = shares
+        self._fetch_sessions = fetch_sessions
         self._ends = ends
         self._clock = clock
         self._left_out = left_out
@@ -73,7 +88,7 @@ class GroupMonitor:
         self._table.update(self._clock.monotonic(), committed, ends)
 
     def _committed(self) -> Iterator[Committed]:
-        for _, shard in list(self._services.groups.active_shards()):
+        for _, shard in list(self._groups.active_shards()):
             for group_id in shard.store.groups():
                 for (topic, partition), offset in shard.store.view(group_id, committed=True).items():
                     yield Committed(group_id, TopicPartition(topic, partition), offset.offset)
@@ -87,10 +102,10 @@ class GroupMonitor:
         yield from self._collect_groups(page)
         yield from self._collect_lags(page)
         yield from self._collect_transactions(page)
-        shares = self._services.shares
+        shares = self._shares
         page.family("barnabas_share_partitions").add(len(shares.partitions))
         page.family("barnabas_share_groups_sessions").add(len(shares.sessions))
-        sessions = self._services.fetch_sessions
+        sessions = self._fetch_sessions
         page.family("kafka_server_fetchsessioncache_numincrementalfetchsessions").add(len(sessions))
         page.family("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached").add(sessions.partition_count)
         yield
@@ -102,7 +117,7 @@ class GroupMonitor:
         states: Counter[tuple[str, str]] = Counter()
         members = page.family("kafka_consumergroup_members")
         shards = 0
-        for _, shard in list(self._services.groups.active_shards()):
+        for _, shard in list(self._groups.active_shards()):
             shards += 1
             for count, (group_id, group) in enumerate(list(shard.table.by_id.items())):
                 kind = type_of(group).value
@@ -151,7 +166,7 @@ class GroupMonitor:
         states: Counter[TxnState] = Counter({TxnState.ONGOING: 0})
         oldest_ms: int | None = None
         shards = 0
-        for _, shard in list(self._services.transactions.active_shards()):
+        for _, shard in list(self._transactions.active_shards()):
             shards += 1
             for count, txn in enumerate(list(shard.transactions.values())):
                 states[txn.state] += 1

@@ -14,8 +14,7 @@ from barnabas.core.telemetry.exposition import Exposition, label_text
 from barnabas.core.telemetry.log import LINES
 from barnabas.core.version import VERSION
 from barnabas.protocol.transport.limits import RequestBudget
-from barnabas.server.broker.services import Services
-from barnabas.server.node.channels.shares import LogEnds
+from barnabas.server.broker.client_usage.tables import ClientUsage
 from barnabas.server.node.health import Health
 from barnabas.server.node.link_coordination.building import ClusterLinks
 from barnabas.server.node.monitoring.clients import ClientMonitor
@@ -28,6 +27,7 @@ from barnabas.server.node.monitoring.process import ProcessMonitor
 from barnabas.server.node.monitoring.quorum import QuorumMonitor
 from barnabas.server.node.monitoring.replicas import ReplicaMonitor
 from barnabas.server.node.monitoring.topics import TopicMonitor
+from barnabas.server.replication.partitions import Partitions
 
 if TYPE_CHECKING:
     from barnabas.server.node.config import NodeConfig
@@ -81,20 +81,19 @@ def monitor_process(metrics: Metrics, info: Callable[[], Mapping[str, str]], hea
 
 def monitor_broker(
     parts: Parts,
-    services: Services,
+    partitions: Partitions,
+    groups: GroupMonitor,
     links: ClusterLinks,
-    ends: LogEnds,
+    clients: ClientUsage,
     budget: RequestBudget,
     broker_state: Callable[[], int],
-) -> GroupMonitor:
-    """Register the collectors of a broker. Returns the monitor of groups, whose `run` must be running."""
-    left_out = LeftOut()
-    replicas = ReplicaMonitor(services.partitions, parts.fs, parts.missing_dirs, left_out, broker_state)
-    topics = TopicMonitor(services.partitions.context.traffic, left_out)
-    groups = GroupMonitor(services, ends, parts.clock, left_out)
+    left_out: LeftOut,
+) -> None:
+    """Register the collectors of a broker. `run` of the monitor of groups must be running."""
+    replicas = ReplicaMonitor(partitions, parts.fs, parts.missing_dirs, left_out, broker_state)
+    topics = TopicMonitor(partitions.context.traffic, left_out)
     network = NetworkMonitor(parts.metrics, budget)
     mirrors = LinkMonitor(links.mirrors.reports, links.workers.troubles, left_out)
-    clients = ClientMonitor(services.clients, parts.clock.monotonic)
-    own = [replicas.collect, topics.collect, groups.collect, mirrors.collect, network.collect, clients.collect]
+    usage = ClientMonitor(clients, parts.clock.monotonic)
+    own = [replicas.collect, topics.collect, groups.collect, mirrors.collect, network.collect, usage.collect]
     parts.metrics.collectors += [*own, left_out.collect]
-    return groups

@@ -62,7 +62,7 @@ class PeerEventTopic:
         return len(topic.partitions)
 
     def _topic(self) -> TopicImage | None:
-        return self._router.require().metadata.image.topics.get(REMOTE_LOG_METADATA_TOPIC)
+        return self._router.local.metadata.image.topics.get(REMOTE_LOG_METADATA_TOPIC)
 
     async def _create(self) -> None:
         settings = self._settings
@@ -80,7 +80,7 @@ class PeerEventTopic:
             configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
         try:
-            response = await self._router.require().controller.call(
+            response = await self._router.local.controller.call(
                 CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), _CREATE_TOPICS_VERSION, None
             )
         except KafkaError as error:
@@ -117,10 +117,10 @@ class PeerEventTopic:
         return leader
 
     async def _append_here(self, partition: int, batch: bytes) -> int:
-        services = self._router.require()
-        led = services.partitions.require(REMOTE_LOG_METADATA_TOPIC, partition)
-        info = led.append(batch, -1, services.clock.now_ms())
-        deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
+        local = self._router.local
+        led = local.partitions.require(REMOTE_LOG_METADATA_TOPIC, partition)
+        info = led.append(batch, -1, local.clock.now_ms())
+        deadline = asyncio.get_running_loop().time() + local.broker_config.current.request_timeout_ms / 1000
         code = await led.wait_committed(info.next_offset, deadline)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
@@ -134,7 +134,7 @@ class PeerEventTopic:
             topic_id=topic.topic_id,
             partition_data=[PartitionProduceData(index=partition, records=batch)],
         )
-        timeout_ms = self._router.require().config.request_timeout_ms
+        timeout_ms = self._router.local.broker_config.current.request_timeout_ms
         request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data])
         response = await self._router.send(leader, request, "remote-log-metadata")
         assert isinstance(response, ProduceResponse)
@@ -161,9 +161,9 @@ class PeerEventTopic:
             ) from error
 
     async def _read_here(self, partition: int, offset: int, max_wait_ms: int) -> EventBatch:
-        services = self._router.require()
+        local = self._router.local
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
-        led = services.partitions.require(REMOTE_LOG_METADATA_TOPIC, partition)
+        led = local.partitions.require(REMOTE_LOG_METADATA_TOPIC, partition)
         data, high_watermark = await self._records_here(led, offset)
         if not data and max_wait_ms:
             await wait_for_bytes([led.consumer_fetches], 1, deadline)
@@ -173,7 +173,7 @@ class PeerEventTopic:
     async def _records_here(self, led: Partition, offset: int) -> tuple[Buffer, int]:
         found = led.read(offset, _READ_BYTES)
         if found.pending is not None:
-            found = await led.read_from_disk(found, self._router.require().disk)
+            found = await led.read_from_disk(found, self._router.local.disk)
         return found.data, found.high_watermark
 
     async def _read_there(self, leader: int, partition: int, offset: int, max_wait_ms: int) -> EventBatch:

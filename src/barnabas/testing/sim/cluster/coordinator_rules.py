@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.ids import TRANSACTION_STATE_TOPIC
 from barnabas.server.coordination.transaction.state import EPOCH_MAX, IDLE, TxnState
 from barnabas.testing.sim.cluster.rule import Rule
-from barnabas.testing.sim.cluster.view import group_coordinator_of, services_of
+from barnabas.testing.sim.cluster.view import broker_of, group_coordinator_of
 
 if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
@@ -92,9 +92,9 @@ class AcknowledgedOffsetIsCommitted(Rule):
         """Called in the client's process. A violation is raised at the next check."""
         leading = []
         for node in self.cluster.brokers:
-            host, services = group_coordinator_of(node, group), services_of(node)
-            if host is not None and services is not None:
-                partition = services.partitions.get(host.tp.topic, host.tp.partition)
+            host, broker = group_coordinator_of(node, group), broker_of(node)
+            if host is not None and broker is not None:
+                partition = broker.partitions.get(host.tp.topic, host.tp.partition)
                 if partition is not None and partition.leader is not None:
                     leading.append((partition.leader_epoch, node.name, host, partition))
         if not leading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.testing.sim.cluster.view import consumer_groups_of, coordinators_of, partitions_of, services_of
+from barnabas.testing.sim.cluster.view import broker_of, consumer_groups_of, coordinators_of, partitions_of
 
 if TYPE_CHECKING:
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
@@ -60,8 +60,8 @@ class ClusterObservation:
         """The node, the coordinator, and the partition of its state, for the coordinators of all kinds."""
         for node in cluster.brokers:
             self.groups += ((node.name, epoch, group) for epoch, group in consumer_groups_of(node))
-            services = services_of(node)
+            broker = broker_of(node)
             for host in coordinators_of(node):
-                assert services is not None
-                partition = services.partitions.get(host.tp.topic, host.tp.partition)
+                assert broker is not None
+                partition = broker.partitions.get(host.tp.topic, host.tp.partition)
                 self.coordinators.append((node.name, host, partition))

@@ -26,7 +26,7 @@ from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFaultMenu, 
 from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
 from barnabas.testing.sim.cluster.tiered_faults import TIERED_NODES, TIERED_TOPICS, change_faults
-from barnabas.testing.sim.cluster.view import services_of
+from barnabas.testing.sim.cluster.view import broker_of
 from barnabas.testing.sim.cluster.watch import ClusterWatch
 from barnabas.testing.sim.evidence import LAST_READER, FinalReader
 from barnabas.testing.sim.invariants import Evidence
@@ -223,9 +223,9 @@ class Storm:
         """Count the delayed requests, and remove the quotas: at a hundred bytes per second the processors would need
         minutes for what is left, and the last readers read everything at once."""
         for node in self.cluster.hosts.values():
-            services = services_of(node)
-            if services is not None:
-                self.throttled += sum(services.quotas.throttled.values())
+            broker = broker_of(node)
+            if broker is not None:
+                self.throttled += sum(broker.quotas.throttled.values())
         self.world.trace.event("quotas", f"{self.throttled} requests were delayed")
         async with self.world.admin() as admin:
             await admin.alter_client_quotas({ALL_CLIENTS: dict.fromkeys(self.quotas)})
@@ -233,8 +233,8 @@ class Storm:
         await self.world.until(self._no_broker_has_quotas, RECOVERY_S, "every broker knows that the quotas are removed")
 
     def _no_broker_has_quotas(self) -> bool:
-        found = map(services_of, self.cluster.hosts.values())
-        return not any(services is not None and services.quotas.is_active for services in found)
+        found = map(broker_of, self.cluster.hosts.values())
+        return not any(broker is not None and broker.quotas.is_active for broker in found)
 
     async def _gather(self) -> Evidence:
         assert self.watch is not None

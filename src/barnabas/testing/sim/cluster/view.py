@@ -67,9 +67,9 @@ def quorum_of(host: SimNode) -> tuple[RaftMachine, tuple[object, ...]] | None:
 
 def partitions_of(host: SimNode) -> Iterator[Partition]:
     """All replicas of a broker."""
-    services = services_of(host)
-    if services is not None:
-        yield from list(services.partitions)
+    broker = broker_of(host)
+    if broker is not None:
+        yield from list(broker.partitions)
 
 
 def broker_epoch_of(host: SimNode) -> int:
@@ -110,9 +110,9 @@ def leader_state_of(host: SimNode, tp: TopicPartition) -> LeaderState | None:
 
 def transactions_of(host: SimNode) -> Iterator[Transaction]:
     """The transactions of the transaction coordinators of this broker, in their newest states."""
-    services = services_of(host)
-    if services is not None:
-        for context in list(services.transactions._runtime._active.values()):
+    broker = broker_of(host)
+    if broker is not None:
+        for context in list(broker.transactions._runtime._active.values()):
             yield from list(context.shard.transactions.values())
 
 
@@ -122,11 +122,10 @@ def has_committed_all(host: SimNode) -> bool:
     return machine is not None and log is not None and machine.high_watermark >= log.log_end_offset
 
 
-def services_of(host: SimNode) -> Any | None:
-    """The services that a broker's request handlers use."""
+def broker_of(host: SimNode) -> Any | None:
+    """The broker of a node, with its partitions and coordinators."""
     node: Any = host.node
-    broker = None if node is None else node.broker
-    return None if broker is None else broker._services
+    return None if node is None else node.broker
 
 
 def mirror_tasks_of(host: SimNode) -> Iterator[MirrorTask]:
@@ -167,10 +166,10 @@ def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
     loaded."""
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 
-    services = services_of(host)
-    if services is None:
+    broker = broker_of(host)
+    if broker is None:
         return
-    for shard_host in list(services.groups._runtime._active.values()):
+    for shard_host in list(broker.groups._runtime._active.values()):
         if shard_host.caught_up:
             for group in shard_host.shard.table.committed_groups():
                 if isinstance(group, ConsumerGroup):
@@ -179,21 +178,20 @@ def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
 
 def coordinators_of(host: SimNode) -> Iterator[CoordinatorContext[Any]]:
     """The loaded coordinators of this broker for groups, transactions, share groups and links."""
-    services = services_of(host)
-    if services is not None:
-        node: Any = host.node
-        links = node.broker._links.coordinator
-        for coordinator in (services.groups, services.transactions, services.shares.coordinator, links):
+    broker = broker_of(host)
+    if broker is not None:
+        links = broker._links.coordinator
+        for coordinator in (broker.groups, broker.transactions, broker.shares.coordinator, links):
             yield from list(coordinator._runtime._active.values())
 
 
 def group_coordinator_of(host: SimNode, group_id: str) -> CoordinatorContext[GroupShard] | None:
     """The coordinator of the group; None if this broker does not coordinate it."""
-    services = services_of(host)
-    if services is None:
+    broker = broker_of(host)
+    if broker is None:
         return None
-    found: CoordinatorContext[GroupShard] | None = services.groups._runtime._active.get(
-        services.groups.partition_for(group_id)
+    found: CoordinatorContext[GroupShard] | None = broker.groups._runtime._active.get(
+        broker.groups.partition_for(group_id)
     )
     return found
 

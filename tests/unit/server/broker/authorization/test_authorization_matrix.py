@@ -12,9 +12,7 @@ import pytest
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.apis import ApiKey
-from barnabas.server.broker.apis import ROUTES
-from barnabas.server.broker.authorization.table import BROKER_ACCESS, CONTROLLER_ACCESS
-from barnabas.server.broker.controller_apis import CONTROLLER_ROUTES, FORWARDABLE
+from barnabas.server.broker.apis import API_ROWS, BROKER_APIS, CONTROLLER_APIS
 from tests.unit.server.broker.authorization.cluster import REFUSED, Cluster, error_codes
 from tests.unit.server.broker.authorization.requests import BROKER_CASES, CONTROLLER_CASES, SHARE_SESSION, Case, build
 
@@ -129,19 +127,13 @@ def test_cve_2018_17196_a_transactional_batch_needs_the_transactional_id(cluster
 # ---- no API can be forgotten
 
 
-def test_every_api_of_brokers_has_an_entry_in_the_table() -> None:
-    assert {route.key for route in ROUTES} == set(BROKER_ACCESS)
-
-
-def test_every_api_of_controllers_has_an_entry_in_the_table() -> None:
-    assert {route.key for route in CONTROLLER_ROUTES} == set(CONTROLLER_ACCESS)
-
-
 def test_every_entry_protects_its_api_or_says_why_not() -> None:
-    for key, access in [*BROKER_ACCESS.items(), *CONTROLLER_ACCESS.items()]:
+    for key, served in [*BROKER_APIS.by_key.items(), *CONTROLLER_APIS.by_key.items()]:
+        access, row = served.access, API_ROWS[ApiKey(key)]
         if access.is_forwarded:
-            assert key in FORWARDABLE
-            assert CONTROLLER_ACCESS[key].needs
+            assert row.is_forwarded
+            assert row.controller is not None
+            assert row.controller.access.needs
         elif not access.needs:
             assert key in _OPEN
             assert access.reason
@@ -150,9 +142,9 @@ def test_every_entry_protects_its_api_or_says_why_not() -> None:
 
 
 def test_the_matrix_has_a_case_for_every_api_that_needs_a_right() -> None:
-    for cases, access in ((BROKER_CASES, BROKER_ACCESS), (CONTROLLER_CASES, CONTROLLER_ACCESS)):
+    for cases, table in ((BROKER_CASES, BROKER_APIS), (CONTROLLER_CASES, CONTROLLER_APIS)):
         tested = {ApiKey[case.api] for case in cases}
-        assert {ApiKey(key) for key in access} - tested <= _OPEN | _FILTERED | _TOKENS
+        assert {ApiKey(key) for key in table.by_key} - tested <= _OPEN | _FILTERED | _TOKENS
 
 
 def test_the_matrix_is_not_smaller_than_that_of_kafka() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -37,13 +36,14 @@ from barnabas.protocol.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.server.broker.apis import API_ROWS
 from barnabas.server.broker.authorization import grants as memory
+from barnabas.server.broker.authorization.access import ApiAccess
 from barnabas.server.broker.authorization.checks import DENIALS_LOGGED, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.enforcement import authorized
 from barnabas.server.broker.authorization.grants import Grants, grants_of, operation_on
 from barnabas.server.broker.authorization.ports import Action, AuthorizedClient
 from barnabas.server.broker.authorization.standard import StandardAuthorizer
-from barnabas.server.broker.authorization.table import BROKER_ACCESS, CONTROLLER_ACCESS, ApiAccess
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import AclImage, ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
@@ -64,14 +64,23 @@ def acl(name: str, operation: AclOperation = WRITE, *, deny: bool = False) -> Ac
     return AclImage(UUID(int=0), TOPIC, name, PatternType.LITERAL, "User:alice", "*", operation, kind)
 
 
+def access_of(key: ApiKey) -> ApiAccess:
+    """The needs of an API on brokers, or where brokers forward it, on controllers."""
+    row = API_ROWS[key]
+    assert row.broker is not None
+    if not row.broker.access.is_forwarded:
+        return row.broker.access
+    assert row.controller is not None
+    return row.controller.access
+
+
 class Served:
     """An authorizer that follows committed ACLs, and the handler of Produce behind it."""
 
     def __init__(self, authorizer: StandardAuthorizer) -> None:
         self.authorizer = authorizer
-        self.access: Mapping[int, ApiAccess] = BROKER_ACCESS
         self.authorizer.on_caught_up()
-        self._produce = authorized(self._handle, ApiKey.PRODUCE, self)
+        self._produce = authorized(self._handle, ApiKey.PRODUCE, access_of(ApiKey.PRODUCE), authorizer)
         self.peer = Peer(1, "CLIENTS", "SASL_SSL", "10.0.0.1", 1, ALICE)
 
     async def _handle(self, services: Any, ctx: RequestContext, request: Any) -> Any:
@@ -305,15 +314,13 @@ def refused(key: ApiKey, version: int, request: Any) -> tuple[Any, int]:
     """The response to a client without any right, and the units of the longest step of its request."""
     authorizer = StandardAuthorizer({})
     authorizer.on_caught_up()
-    services = SimpleNamespace(
-        authorizer=authorizer,
-        access=CONTROLLER_ACCESS if BROKER_ACCESS[key].is_forwarded else BROKER_ACCESS,
+    port = SimpleNamespace(
         metadata=SimpleNamespace(image=ClusterImage()),
-        config=SimpleNamespace(auto_create_topics_enable=True),
+        config=SimpleNamespace(current=SimpleNamespace(auto_create_topics_enable=True)),
     )
     ctx = RequestContext(key, version, 1, "client", Peer(1, "CLIENTS", "SASL_SSL", "10.0.0.1", 1, ALICE), 0, 0.0)
-    handle = authorized(_empty_metadata, key, services)
-    response, units = asyncio.run(longest_step(handle(services, ctx, request)))
+    handle = authorized(_empty_metadata, key, access_of(key), authorizer)
+    response, units = asyncio.run(longest_step(handle(port, ctx, request)))
     assert ctx.runs_alone, "a later request of the connection waits"
     assert ctx.has_many_entries, "a thread encodes the response"
     assert authorizer.decisions[True] == 0

@@ -19,17 +19,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
-from barnabas.server.broker.handlers.quorum import (
-    add_raft_voter,
-    begin_quorum_epoch,
-    describe_quorum,
-    end_quorum_epoch,
-    fetch,
-    fetch_snapshot,
-    remove_raft_voter,
-    update_raft_voter,
-    vote,
-)
+from barnabas.server.broker.served import load_handler
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import TopicRecord
@@ -42,18 +32,6 @@ from tests.unit.server.coordination.kit import LoopClock, run_virtual
 CLUSTER = "a-cluster"
 DIRECTORY = "/data"
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
-
-_HANDLERS: dict[int, Any] = {
-    ApiKey.VOTE: vote,
-    ApiKey.BEGIN_QUORUM_EPOCH: begin_quorum_epoch,
-    ApiKey.END_QUORUM_EPOCH: end_quorum_epoch,
-    ApiKey.FETCH: fetch,
-    ApiKey.FETCH_SNAPSHOT: fetch_snapshot,
-    ApiKey.ADD_RAFT_VOTER: add_raft_voter,
-    ApiKey.REMOVE_RAFT_VOTER: remove_raft_voter,
-    ApiKey.UPDATE_RAFT_VOTER: update_raft_voter,
-    ApiKey.DESCRIBE_QUORUM: describe_quorum,
-}
 
 
 class InlineExecutor(Executor):
@@ -210,7 +188,7 @@ async def _answer(node_id: int, log: RaftMetadataLog, key: int, version: int, me
         return ApiVersionsResponse(api_keys=[], supported_features=[feature])
     services = SimpleNamespace(node_id=node_id, cluster_id=CLUSTER, quorum=log)
     ctx = SimpleNamespace(api_key=key, api_version=version, client=SimpleNamespace(listener="CONTROLLER"))
-    return await _HANDLERS[key].handle(services, ctx, message)
+    return await load_handler("quorum", ApiKey(key))(services, ctx, message)
 
 
 class _Wire:

@@ -33,7 +33,7 @@ from barnabas.server.broker.authorization.checks import (
 )
 from barnabas.server.broker.authorization.guards.refusals import element_type
 from barnabas.server.broker.authorization.guards.topics import Decided, Outcome
-from barnabas.server.broker.services import Services
+from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.metadata.image.small import ResourceType
 
 _O = AclOperation
@@ -47,10 +47,10 @@ _PROTECTED_BY: Final[Mapping[int, AclResourceType]] = {
 """The type of the resource whose ACLs protect the configs of a config resource."""
 
 
-def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Services, ClientRights, Any], Outcome]:
+def by_config_resource(operation: AclOperation, answers: str) -> Callable[[GuardPort, ClientRights, Any], Outcome]:
     """A guard of requests that need one right on each of their config resources."""
 
-    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
+    def guard(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
         if len(request.resources) > MANY:
             return split_many(auth, request)
         codes = [refusal(auth, resource) for resource in request.resources]
@@ -105,7 +105,7 @@ describe_configs = by_config_resource(_O.DESCRIBE_CONFIGS, "results")
 alter_configs = by_config_resource(_O.ALTER_CONFIGS, "responses")
 
 
-def describe_cluster(services: Services, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:
+def describe_cluster(port: GuardPort, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:
     """The nodes of a cluster are no secret; the operations on it are shown to a client that may describe it."""
 
     def complete(response: DescribeClusterResponse) -> DescribeClusterResponse:
@@ -115,9 +115,9 @@ def describe_cluster(services: Services, auth: ClientRights, request: DescribeCl
     return complete
 
 
-def describe_cluster_of_controllers(services: Services, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:
+def describe_cluster_of_controllers(port: GuardPort, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:
     if auth.allows(_O.ALTER, CLUSTER):
-        return describe_cluster(services, auth, request)
+        return describe_cluster(port, auth, request)
     code = REFUSALS[CLUSTER]
     return DescribeClusterResponse(error_code=code, error_message=code.message)
 

@@ -50,8 +50,8 @@ from barnabas.server.broker.authorization.checks import (
 )
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
 from barnabas.server.broker.authorization.guards.topics import Decided, Outcome, by_topic, name_of, split_topics
+from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 _O = AclOperation
 REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -70,10 +70,10 @@ _SHARE_KEY: Final = 2
 # ---- one group for the whole request
 
 
-def by_group(operation: AclOperation) -> Callable[[Services, ClientRights, Any], Outcome]:
+def by_group(operation: AclOperation) -> Callable[[GuardPort, ClientRights, Any], Outcome]:
     """A guard of requests that need one right on their group."""
 
-    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
+    def guard(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
         if auth.allows(operation, GROUP, request.group_id):
             return None
         return _failed(request, REFUSED)
@@ -96,7 +96,7 @@ def _failed(request: Any, code: ErrorCode) -> Message:
 read_group = by_group(_O.READ)
 
 
-def group_heartbeat(services: Services, auth: ClientRights, request: Any, ctx: RequestContext) -> Outcome:
+def group_heartbeat(port: GuardPort, auth: ClientRights, request: Any, ctx: RequestContext) -> Outcome:
     """ConsumerGroupHeartbeat and ShareGroupHeartbeat: the client must be allowed to describe every topic to which it
     subscribes by name. A regular expression does not find topics that the client may not describe."""
     ctx.may_describe = partial(auth.allows, _O.DESCRIBE, TOPIC, silent=True)
@@ -111,25 +111,25 @@ def group_heartbeat(services: Services, auth: ClientRights, request: Any, ctx: R
 _commit_topics = by_topic(_O.READ, "topics", "topics")
 
 
-def offset_commit(services: Services, auth: ClientRights, request: OffsetCommitRequest) -> Outcome:
+def offset_commit(port: GuardPort, auth: ClientRights, request: OffsetCommitRequest) -> Outcome:
     if not auth.allows(_O.READ, GROUP, request.group_id):
         return refuse_entries("topics", "topics")(request, auth.version, REFUSED)
-    return _commit_topics(services, auth, request)
+    return _commit_topics(port, auth, request)
 
 
-def offset_delete(services: Services, auth: ClientRights, request: OffsetDeleteRequest) -> Outcome:
+def offset_delete(port: GuardPort, auth: ClientRights, request: OffsetDeleteRequest) -> Outcome:
     if not auth.allows(_O.DELETE, GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=REFUSED)
-    return _commit_topics(services, auth, request)
+    return _commit_topics(port, auth, request)
 
 
 # ---- several groups
 
 
-def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[Services, ClientRights, Any], Outcome]:
+def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[GuardPort, ClientRights, Any], Outcome]:
     """A guard of requests with a list of group ids that need one right on each."""
 
-    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
+    def guard(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
         given: list[str] = getattr(request, groups)
         if len(given) > MANY:
             return split_many(auth, request, given)
@@ -202,7 +202,7 @@ describe_groups_by_id = by_groups(_O.DESCRIBE, "group_ids", "groups")
 delete_groups = by_groups(_O.DELETE, "groups_names", "results")
 
 
-def list_groups(services: Services, auth: ClientRights, request: ListGroupsRequest) -> Outcome:
+def list_groups(port: GuardPort, auth: ClientRights, request: ListGroupsRequest) -> Outcome:
     if auth.allows(_O.DESCRIBE, CLUSTER, silent=True):
         return None
 
@@ -215,7 +215,7 @@ def list_groups(services: Services, auth: ClientRights, request: ListGroupsReque
     return complete
 
 
-def find_coordinator(services: Services, auth: ClientRights, request: FindCoordinatorRequest) -> Outcome:
+def find_coordinator(port: GuardPort, auth: ClientRights, request: FindCoordinatorRequest) -> Outcome:
     keys = request.coordinator_keys if auth.version >= 4 else [request.key]
     if request.key_type == _SHARE_KEY:
         allowed = set(keys) if auth.allows(_O.CLUSTER_ACTION, CLUSTER) else set()
@@ -264,17 +264,17 @@ def _split_keys(
 # ---- committed offsets
 
 
-def offset_fetch(services: Services, auth: ClientRights, request: OffsetFetchRequest) -> Outcome:
+def offset_fetch(port: GuardPort, auth: ClientRights, request: OffsetFetchRequest) -> Outcome:
     """A request for all topics leaves out those that the client may not describe."""
     if auth.version < 8:
-        return _fetch_of_one_group(services, auth, request)
+        return _fetch_of_one_group(port, auth, request)
     allowed = auth.allowed_names(_O.DESCRIBE, GROUP, (group.group_id for group in request.groups))
     refused = [group for group in request.groups if group.group_id not in allowed]
     request.groups = [group for group in request.groups if group.group_id in allowed]
     hidden_topics: dict[str, list[OffsetFetchResponseTopics]] = {}
     for group in request.groups:
         if group.topics is not None:
-            group.topics, hidden = split_topics(services, auth, _O.DESCRIBE, group.topics)
+            group.topics, hidden = split_topics(port, auth, _O.DESCRIBE, group.topics)
             hidden_topics.setdefault(group.group_id, []).extend(
                 mirrored(topic, OffsetFetchResponseTopics, _TOPIC_REFUSED, **_NO_OFFSET) for topic in hidden
             )
@@ -282,7 +282,7 @@ def offset_fetch(services: Services, auth: ClientRights, request: OffsetFetchReq
     def complete(response: OffsetFetchResponse) -> OffsetFetchResponse:
         for answer in response.groups:
             if not answer.error_code:
-                answer.topics = _describable(services, auth, answer.topics)
+                answer.topics = _describable(port, auth, answer.topics)
                 answer.topics.extend(hidden_topics.get(answer.group_id, ()))
         response.groups.extend(_refused_fetch(group) for group in refused)
         return response
@@ -294,13 +294,13 @@ def _refused_fetch(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=group.group_id, error_code=REFUSED)
 
 
-def _describable(services: Services, auth: ClientRights, topics: list[Any]) -> list[Any]:
-    names = [name_of(services, topic) for topic in topics]
+def _describable(port: GuardPort, auth: ClientRights, topics: list[Any]) -> list[Any]:
+    names = [name_of(port, topic) for topic in topics]
     allowed = auth.allowed_names(_O.DESCRIBE, TOPIC, (name for name in names if name is not None), silent=True)
     return [topic for name, topic in zip(names, topics, strict=True) if name is None or name in allowed]
 
 
-def _fetch_of_one_group(services: Services, auth: ClientRights, request: OffsetFetchRequest) -> Outcome:
+def _fetch_of_one_group(port: GuardPort, auth: ClientRights, request: OffsetFetchRequest) -> Outcome:
     if not auth.allows(_O.DESCRIBE, GROUP, request.group_id):
         if auth.version >= 2:
             return OffsetFetchResponse(error_code=REFUSED)
@@ -308,11 +308,11 @@ def _fetch_of_one_group(services: Services, auth: ClientRights, request: OffsetF
     if request.topics is None:
 
         def filtered(response: OffsetFetchResponse) -> OffsetFetchResponse:
-            response.topics = _describable(services, auth, response.topics)
+            response.topics = _describable(port, auth, response.topics)
             return response
 
         return filtered
-    kept, hidden = split_topics(services, auth, _O.DESCRIBE, request.topics)
+    kept, hidden = split_topics(port, auth, _O.DESCRIBE, request.topics)
     if not hidden:
         return None
     request.topics = kept
@@ -330,7 +330,7 @@ def _fetch_of_one_group(services: Services, auth: ClientRights, request: OffsetF
 
 
 def describe_share_group_offsets(
-    services: Services, auth: ClientRights, request: DescribeShareGroupOffsetsRequest
+    port: GuardPort, auth: ClientRights, request: DescribeShareGroupOffsetsRequest
 ) -> Outcome:
     allowed = auth.allowed_names(_O.DESCRIBE, GROUP, (group.group_id for group in request.groups))
     refused = [group.group_id for group in request.groups if group.group_id not in allowed]
@@ -365,17 +365,13 @@ def describe_share_group_offsets(
     return complete if request.groups else complete(DescribeShareGroupOffsetsResponse())
 
 
-def alter_share_group_offsets(
-    services: Services, auth: ClientRights, request: AlterShareGroupOffsetsRequest
-) -> Outcome:
+def alter_share_group_offsets(port: GuardPort, auth: ClientRights, request: AlterShareGroupOffsetsRequest) -> Outcome:
     if not auth.allows(_O.READ, GROUP, request.group_id):
         return _failed(request, REFUSED)
-    return _alter_share_topics(services, auth, request)
+    return _alter_share_topics(port, auth, request)
 
 
-def delete_share_group_offsets(
-    services: Services, auth: ClientRights, request: DeleteShareGroupOffsetsRequest
-) -> Outcome:
+def delete_share_group_offsets(port: GuardPort, auth: ClientRights, request: DeleteShareGroupOffsetsRequest) -> Outcome:
     if not auth.allows(_O.DELETE, GROUP, request.group_id):
         return _failed(request, REFUSED)
     allowed = auth.allowed_names(_O.READ, TOPIC, (topic.topic_name for topic in request.topics))

@@ -12,16 +12,16 @@ from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.guards.topics import Outcome
-from barnabas.server.broker.services import Services
+from barnabas.server.broker.authorization.ports import GuardPort
 
 _O = AclOperation
 
 
-def alter(services: Services, auth: ClientRights, request: Any) -> Outcome:
+def alter(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
     return _needs(_O.ALTER, auth, request)
 
 
-def describe(services: Services, auth: ClientRights, request: Any) -> Outcome:
+def describe(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
     return _needs(_O.DESCRIBE, auth, request)
 
 

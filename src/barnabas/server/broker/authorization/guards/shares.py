@@ -20,15 +20,15 @@ from barnabas.protocol.wire.messages.share_fetch import (
 from barnabas.server.broker.authorization.checks import GROUP, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import mirrored
 from barnabas.server.broker.authorization.guards.topics import Outcome, name_of
+from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 _O = AclOperation
 _GROUP_REFUSED: Final = REFUSALS[GROUP]
 REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def share_fetch(services: Services, auth: ClientRights, request: ShareFetchRequest, ctx: RequestContext) -> Outcome:
+def share_fetch(port: GuardPort, auth: ClientRights, request: ShareFetchRequest, ctx: RequestContext) -> Outcome:
     """Partitions are checked where they are read, because most of a session's partitions are not in its requests.
     Acknowledgements are in the request, and those of refused topics are not applied."""
     if not auth.allows(_O.READ, GROUP, request.group_id or ""):
@@ -37,7 +37,7 @@ def share_fetch(services: Services, auth: ClientRights, request: ShareFetchReque
     refused: dict[object, set[int]] = {}
     for topic in request.topics:
         acknowledging = [p for p in topic.partitions if p.acknowledgement_batches]
-        name = name_of(services, topic) if acknowledging else None
+        name = name_of(port, topic) if acknowledging else None
         if name is None or may_read(name):
             continue
         for p in acknowledging:
@@ -73,13 +73,11 @@ def _refuse_acknowledgement(partition: PartitionData) -> None:
     partition.acknowledge_error_message = REFUSED.message
 
 
-def share_acknowledge(services: Services, auth: ClientRights, request: ShareAcknowledgeRequest) -> Outcome:
+def share_acknowledge(port: GuardPort, auth: ClientRights, request: ShareAcknowledgeRequest) -> Outcome:
     if not auth.allows(_O.READ, GROUP, request.group_id or ""):
         return ShareAcknowledgeResponse(error_code=_GROUP_REFUSED, error_message=_GROUP_REFUSED.message)
     may_read = auth.reader()
-    refused = [
-        topic for topic in request.topics if (name := name_of(services, topic)) is not None and not may_read(name)
-    ]
+    refused = [topic for topic in request.topics if (name := name_of(port, topic)) is not None and not may_read(name)]
     if not refused:
         return None
     request.topics = [topic for topic in request.topics if topic not in refused]

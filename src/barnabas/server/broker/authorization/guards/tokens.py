@@ -14,8 +14,8 @@ from barnabas.protocol.wire.messages.describe_delegation_token import (
 )
 from barnabas.server.broker.authorization.checks import DELEGATION_TOKEN, USER, ClientRights
 from barnabas.server.broker.authorization.guards.topics import Outcome
+from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.token_requests import may_manage_tokens, refused_token
 from barnabas.server.metadata.controller.delegation_tokens import owner_of
 
@@ -23,7 +23,7 @@ _O = AclOperation
 
 
 def create_delegation_token(
-    services: Services, auth: ClientRights, request: CreateDelegationTokenRequest, ctx: RequestContext
+    port: GuardPort, auth: ClientRights, request: CreateDelegationTokenRequest, ctx: RequestContext
 ) -> Outcome:
     """A client needs no right to create tokens for itself."""
     if not may_manage_tokens(ctx):
@@ -35,11 +35,11 @@ def create_delegation_token(
 
 
 def describe_delegation_token(
-    services: Services, auth: ClientRights, request: DescribeDelegationTokenRequest, ctx: RequestContext
+    port: GuardPort, auth: ClientRights, request: DescribeDelegationTokenRequest, ctx: RequestContext
 ) -> Outcome:
     """A client sees the tokens that it owns, has requested or may renew, and those for which it has a right."""
     me = str(ctx.principal)
-    tokens = services.metadata.image.tokens.by_id  # the response of an early version lacks the requesters
+    tokens = port.metadata.image.tokens.by_id  # the response of an early version lacks the requesters
 
     def is_visible(token_id: str) -> bool:
         token = tokens.get(token_id)

@@ -1,6 +1,6 @@
 """Machine: the authorization of requests about topics and their records.
 
-A guard has the form `guard(services, auth, request)`. It removes the entries that the client may not use from the
+A guard has the form `guard(port, auth, request)`. It removes the entries that the client may not use from the
 request, and returns
 
     None        all entries are left: the handler answers
@@ -53,8 +53,9 @@ from barnabas.server.broker.authorization.guards.refusals import (
     partition_count,
     refuse_entries,
 )
+from barnabas.server.broker.authorization.ports import GuardPort
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
 Completion = Callable[[Any], Message | Coroutine[Any, Any, Message] | None]
@@ -73,11 +74,11 @@ _unpack_length_and_attributes = Struct(">i9xh").unpack_from
 _WRITE_TOPIC: Final = operation_on(_O.WRITE, TOPIC)
 
 
-def name_of(services: Services, entry: Any) -> str | None:
+def name_of(port: GuardPort, entry: Any) -> str | None:
     """The name of the topic of an entry that has a name or an id; None if no topic has the id."""
     topic_id = getattr(entry, "topic_id", None)
     if topic_id is not None and topic_id.int:
-        topic = services.metadata.image.topics.get_by_id(topic_id)
+        topic = port.metadata.image.topics.get_by_id(topic_id)
         return None if topic is None else topic.name
     for field in ("name", "topic", "topic_name"):
         if hasattr(entry, field):
@@ -87,11 +88,11 @@ def name_of(services: Services, entry: Any) -> str | None:
 
 
 def split_topics(
-    services: Services, auth: ClientRights, operation: AclOperation, entries: list[Any]
+    port: GuardPort, auth: ClientRights, operation: AclOperation, entries: list[Any]
 ) -> tuple[list[Any], list[Any]]:
     """The entries whose topics allow the operation, and those whose topics do not. An entry with an unknown id is in
     the first list: the handler answers that the id is unknown."""
-    names = [name_of(services, entry) for entry in entries]
+    names = [name_of(port, entry) for entry in entries]
     return _split(entries, names, auth.allowed_names(operation, TOPIC, _known(names)))
 
 
@@ -109,21 +110,21 @@ def _split(entries: list[Any], names: list[str | None], allowed: set[str]) -> tu
 
 def by_topic(
     operation: AclOperation, entries: str, answers: str, **fixed: object
-) -> Callable[[Services, ClientRights, Any], Outcome]:
+) -> Callable[[GuardPort, ClientRights, Any], Outcome]:
     """A guard of requests that need one right on each of their topics. `fixed` are fields of refused partitions."""
 
-    def guard(services: Services, auth: ClientRights, request: Any) -> Outcome:
+    def guard(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
         present = getattr(request, entries)
         if len(present) == 1:  # most requests
-            name = name_of(services, present[0])
+            name = name_of(port, present[0])
             allowed = name is None or auth.allows(operation, TOPIC, name)
             return None if allowed else decide(request, [], present)
         if len(present) > MANY:
-            return split_many(services, auth, request, present)
-        return decide(request, *split_topics(services, auth, operation, present))
+            return split_many(port, auth, request, present)
+        return decide(request, *split_topics(port, auth, operation, present))
 
-    async def split_many(services: Services, auth: ClientRights, request: Any, present: list[Any]) -> Decided:
-        names = [name_of(services, entry) for entry in present]
+    async def split_many(port: GuardPort, auth: ClientRights, request: Any, present: list[Any]) -> Decided:
+        names = [name_of(port, entry) for entry in present]
         allowed = await auth.many_allowed_names(operation, TOPIC, _known(names))
         decided = decide(request, *_split(present, names, allowed))
         return await decided if isinstance(decided, Coroutine) else decided
@@ -160,7 +161,7 @@ def _append(field: str, results: list[Any], response: Any) -> Any:
 # ---- records
 
 
-def produce(services: Services, auth: ClientRights, request: ProduceRequest) -> Outcome:
+def produce(port: GuardPort, auth: ClientRights, request: ProduceRequest) -> Outcome:
     """A transactional batch needs the transactional id, whatever the request claims about itself (CVE-2018-17196)."""
     if _has_transactional_batch(request):
         transactional_id = request.transactional_id
@@ -168,7 +169,7 @@ def produce(services: Services, auth: ClientRights, request: ProduceRequest) -> 
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             response = refuse_entries("topic_data", "responses", base_offset=-1)(request, auth.version, code)
             return _close_if_unanswered(request, response)
-    outcome = _produce(services, auth, request)
+    outcome = _produce(port, auth, request)
     return outcome if outcome is None or request.acks != 0 else _unanswered(outcome)
 
 
@@ -189,13 +190,13 @@ def produce_if_granted(handle: Handle, guarded: Handle, grants: Grants) -> Handl
     known, is_audited = grants.known, grants.is_audited  # the set changes in place
 
     def handle_granted(
-        services: Services, ctx: RequestContext, request: ProduceRequest
+        port: GuardPort, ctx: RequestContext, request: ProduceRequest
     ) -> Coroutine[Any, Any, Message | None]:
         client, topics = ctx.client, request.topic_data
         principal, host = client.principal, client.host
         for topic in topics:
-            if (_WRITE_TOPIC, topic.name or name_of(services, topic), principal, host) not in known:
-                return guarded(services, ctx, request)
+            if (_WRITE_TOPIC, topic.name or name_of(port, topic), principal, host) not in known:
+                return guarded(port, ctx, request)
             for data in topic.partition_data:
                 records: Any = data.records
                 if records is None:
@@ -205,11 +206,11 @@ def produce_if_granted(handle: Handle, guarded: Handle, grants: Grants) -> Handl
                     if length + _BATCH_HEAD == size and not attributes & TRANSACTIONAL_FLAG:
                         continue
                 if _is_transactional(records):
-                    return guarded(services, ctx, request)
+                    return guarded(port, ctx, request)
         if is_audited():
-            return guarded(services, ctx, request)
+            return guarded(port, ctx, request)
         grants.hits += len(topics)
-        return handle(services, ctx, request)
+        return handle(port, ctx, request)
 
     return handle_granted
 
@@ -243,7 +244,7 @@ def _is_transactional(records: Any) -> bool:
     return False
 
 
-def fetch(services: Services, auth: ClientRights, request: FetchRequest, ctx: RequestContext) -> Outcome:
+def fetch(port: GuardPort, auth: ClientRights, request: FetchRequest, ctx: RequestContext) -> Outcome:
     """A follower needs CLUSTER_ACTION, or else a client that claims to be a replica could move the in-sync replicas and
     the high watermark (CVE-2018-1288). Partitions are checked where they are read, because most of a session's
     partitions are not in its requests."""
@@ -263,15 +264,15 @@ run_maintenance = by_topic(_O.ALTER, "topics", "topics")
 _offset_for_leader_epoch = by_topic(_O.DESCRIBE, "topics", "topics")
 
 
-def offset_for_leader_epoch(services: Services, auth: ClientRights, request: Any) -> Outcome:
+def offset_for_leader_epoch(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
     if auth.allows(_O.CLUSTER_ACTION, CLUSTER, silent=True):
         return None
-    return _offset_for_leader_epoch(services, auth, request)
+    return _offset_for_leader_epoch(port, auth, request)
 
 
-async def explain_partition(services: Services, auth: ClientRights, request: Any) -> Decided:
+async def explain_partition(port: GuardPort, auth: ClientRights, request: Any) -> Decided:
     """The transactional ids of open transactions are shown to a client that may describe them."""
-    outcome = _explain_partition(services, auth, request)
+    outcome = _explain_partition(port, auth, request)
     decided = await outcome if isinstance(outcome, Coroutine) else outcome
     if isinstance(decided, Message):
         return decided
@@ -295,18 +296,18 @@ def _hide_id(auth: ClientRights, open_transaction: Any) -> None:
 # ---- metadata
 
 
-def metadata(services: Services, auth: ClientRights, request: MetadataRequest) -> Outcome:
+def metadata(port: ClusterPort, auth: ClientRights, request: MetadataRequest) -> Outcome:
     """A list of all topics leaves out what the client may not describe. A topic that would be created needs CREATE."""
     wanted = request.topics
     refused: list[MetadataResponseTopic] = []
     lists_all = wanted is None or (auth.version == 0 and not wanted)
     if wanted and not lists_all:
-        creates = request.allow_auto_topic_creation and services.config.auto_create_topics_enable
+        creates = request.allow_auto_topic_creation and port.config.current.auto_create_topics_enable
         if len(wanted) > MANY:
-            return _metadata_of_many(services, auth, request, wanted, creates=creates)
+            return _metadata_of_many(port, auth, request, wanted, creates=creates)
         request.topics = kept = []
         for topic in wanted:
-            answer = _refused_metadata(services, auth, topic, creates=creates)
+            answer = _refused_metadata(port, auth, topic, creates=creates)
             if answer is None:
                 kept.append(topic)
             else:
@@ -317,13 +318,13 @@ def metadata(services: Services, auth: ClientRights, request: MetadataRequest) -
 
 
 async def _metadata_of_many(
-    services: Services, auth: ClientRights, request: MetadataRequest, wanted: list[Any], *, creates: bool
+    port: GuardPort, auth: ClientRights, request: MetadataRequest, wanted: list[Any], *, creates: bool
 ) -> Decided:
     pauses = Pauses(CHECKS_PER_TURN)
     refused: list[MetadataResponseTopic] = []
     kept: list[Any] = []
     for topic in wanted:
-        answer = _refused_metadata(services, auth, topic, creates=creates)
+        answer = _refused_metadata(port, auth, topic, creates=creates)
         if answer is None:
             kept.append(topic)
         else:
@@ -353,13 +354,13 @@ def _completed_metadata(auth: ClientRights, refused: list[MetadataResponseTopic]
 
 
 def _refused_metadata(
-    services: Services, auth: ClientRights, topic: Any, *, creates: bool
+    port: GuardPort, auth: ClientRights, topic: Any, *, creates: bool
 ) -> MetadataResponseTopic | None:
     """The refusal of one topic of a request; None if the client may describe it, or if no topic has the id."""
     by_id = topic.topic_id != NO_TOPIC_ID
     if by_id and auth.version < 12:
         return None  # the handler answers with INVALID_REQUEST
-    name = name_of(services, topic)
+    name = name_of(port, topic)
     if name is None:
         return None
     if not auth.allows(_O.DESCRIBE, TOPIC, name):
@@ -368,7 +369,7 @@ def _refused_metadata(
         return MetadataResponseTopic(error_code=REFUSED, name=name)
     if (
         creates
-        and name not in services.metadata.image.topics
+        and name not in port.metadata.image.topics
         and not auth.allows(_O.CREATE, CLUSTER, silent=True)
         and not auth.allows(_O.CREATE, TOPIC, name)
     ):
@@ -377,7 +378,7 @@ def _refused_metadata(
 
 
 async def describe_topic_partitions(
-    services: Services, auth: ClientRights, request: DescribeTopicPartitionsRequest
+    port: GuardPort, auth: ClientRights, request: DescribeTopicPartitionsRequest
 ) -> Decided:
     """Topics that the client may not describe do not count for the pages."""
     cursor = request.cursor
@@ -393,7 +394,7 @@ async def describe_topic_partitions(
         if cursor is not None and cursor.topic_name in names and cursor.topic_name not in allowed:
             request.cursor, allowed = None, {name for name in allowed if name > cursor.topic_name}
     else:
-        every = services.metadata.image.topics.names()
+        every = port.metadata.image.topics.names()
         allowed = await auth.many_allowed_names(_O.DESCRIBE, TOPIC, every, silent=True)
         if cursor is not None and cursor.partition_index >= 0:
             allowed = {name for name in allowed if name >= cursor.topic_name}
@@ -414,7 +415,7 @@ async def describe_topic_partitions(
 # ---- changes of topics, which the controller authorizes
 
 
-def create_topics(services: Services, auth: ClientRights, request: CreateTopicsRequest) -> Outcome:
+def create_topics(port: GuardPort, auth: ClientRights, request: CreateTopicsRequest) -> Outcome:
     if auth.allows(_O.CREATE, CLUSTER, silent=True):
         return _split_creations(auth, request, None)
     names = [topic.name for topic in request.topics]
@@ -451,36 +452,36 @@ def _split_creations(auth: ClientRights, request: CreateTopicsRequest, allowed: 
     return complete if request.topics else complete(APIS[ApiKey.CREATE_TOPICS].response())
 
 
-def delete_topics(services: Services, auth: ClientRights, request: DeleteTopicsRequest) -> Outcome:
+def delete_topics(port: GuardPort, auth: ClientRights, request: DeleteTopicsRequest) -> Outcome:
     """A topic that the client may not describe is refused by its name without a sign that it exists, and by its id
     without its name."""
     if auth.allows(_O.DELETE, CLUSTER, silent=True):
         return None
     wanted = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
-    names = [name for state in wanted if (name := name_of(services, state)) is not None]
+    names = [name for state in wanted if (name := name_of(port, state)) is not None]
     if len(names) > MANY:
-        return _delete_many_topics(services, auth, request, names)
+        return _delete_many_topics(port, auth, request, names)
     describable = auth.allowed_names(_O.DESCRIBE, TOPIC, names)
     deletable = auth.allowed_names(_O.DELETE, TOPIC, names)
-    return _split_deletions(services, request, describable, deletable)
+    return _split_deletions(port, request, describable, deletable)
 
 
 async def _delete_many_topics(
-    services: Services, auth: ClientRights, request: DeleteTopicsRequest, names: list[str]
+    port: GuardPort, auth: ClientRights, request: DeleteTopicsRequest, names: list[str]
 ) -> Decided:
     describable = await auth.many_allowed_names(_O.DESCRIBE, TOPIC, names)
     deletable = await auth.many_allowed_names(_O.DELETE, TOPIC, names)
-    return _split_deletions(services, request, describable, deletable)
+    return _split_deletions(port, request, describable, deletable)
 
 
 def _split_deletions(
-    services: Services, request: DeleteTopicsRequest, describable: set[str], deletable: set[str]
+    port: GuardPort, request: DeleteTopicsRequest, describable: set[str], deletable: set[str]
 ) -> Decided:
-    topics = services.metadata.image.topics
+    topics = port.metadata.image.topics
     refused: list[DeletableTopicResult] = []
 
     def is_kept(state: DeleteTopicState) -> bool:
-        name = name_of(services, state)
+        name = name_of(port, state)
         if name is None or (name in describable and (name in deletable or name not in topics)):
             return True  # the handler finds out what is wrong with the request, if anything
         shown = name if name in describable or state.name is not None else None
@@ -500,8 +501,8 @@ def _split_deletions(
     return result
 
 
-def create_partitions(services: Services, auth: ClientRights, request: CreatePartitionsRequest) -> Outcome:
-    return _create_partitions(services, auth, request)
+def create_partitions(port: GuardPort, auth: ClientRights, request: CreatePartitionsRequest) -> Outcome:
+    return _create_partitions(port, auth, request)
 
 
 _create_partitions = by_topic(_O.ALTER, "topics", "results")

@@ -33,13 +33,13 @@ from barnabas.server.broker.authorization.checks import (
 )
 from barnabas.server.broker.authorization.guards.refusals import mirrored, refuse_entries, refuse_markers
 from barnabas.server.broker.authorization.guards.topics import Decided, Outcome, by_topic
-from barnabas.server.broker.services import Services
+from barnabas.server.broker.authorization.ports import GuardPort
 
 _O = AclOperation
 REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def init_producer_id(services: Services, auth: ClientRights, request: InitProducerIdRequest) -> Outcome:
+def init_producer_id(port: GuardPort, auth: ClientRights, request: InitProducerIdRequest) -> Outcome:
     """A producer without a transactional id needs IDEMPOTENT_WRITE on the cluster or, since Kafka 2.8, WRITE on any
     topic (KIP-679)."""
     transactional_id = request.transactional_id
@@ -53,7 +53,7 @@ def init_producer_id(services: Services, auth: ClientRights, request: InitProduc
     return None if allowed else InitProducerIdResponse(error_code=REFUSED, producer_id=-1, producer_epoch=-1)
 
 
-def add_partitions_to_txn(services: Services, auth: ClientRights, request: AddPartitionsToTxnRequest) -> Outcome:
+def add_partitions_to_txn(port: GuardPort, auth: ClientRights, request: AddPartitionsToTxnRequest) -> Outcome:
     """Since version 4 only brokers send the request. Before, one refused topic refuses the others with
     OPERATION_NOT_ATTEMPTED. Clients may not write to internal topics."""
     if auth.version >= 4:
@@ -79,7 +79,7 @@ def add_partitions_to_txn(services: Services, auth: ClientRights, request: AddPa
     )
 
 
-def add_offsets_to_txn(services: Services, auth: ClientRights, request: AddOffsetsToTxnRequest) -> Outcome:
+def add_offsets_to_txn(port: GuardPort, auth: ClientRights, request: AddOffsetsToTxnRequest) -> Outcome:
     if not auth.allows(_O.WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=REFUSED)
     if not auth.allows(_O.READ, GROUP, request.group_id):
@@ -87,13 +87,13 @@ def add_offsets_to_txn(services: Services, auth: ClientRights, request: AddOffse
     return None
 
 
-def end_txn(services: Services, auth: ClientRights, request: EndTxnRequest) -> Outcome:
+def end_txn(port: GuardPort, auth: ClientRights, request: EndTxnRequest) -> Outcome:
     if auth.allows(_O.WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return None
     return EndTxnResponse(error_code=REFUSED)
 
 
-def write_txn_markers(services: Services, auth: ClientRights, request: Any) -> Outcome:
+def write_txn_markers(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
     if auth.allows(_O.ALTER, CLUSTER, silent=True) or auth.allows(_O.CLUSTER_ACTION, CLUSTER):
         return None
     return refuse_markers(request, auth.version, REFUSALS[CLUSTER])
@@ -102,15 +102,15 @@ def write_txn_markers(services: Services, auth: ClientRights, request: Any) -> O
 _commit_topics = by_topic(_O.READ, "topics", "topics")
 
 
-def txn_offset_commit(services: Services, auth: ClientRights, request: TxnOffsetCommitRequest) -> Outcome:
+def txn_offset_commit(port: GuardPort, auth: ClientRights, request: TxnOffsetCommitRequest) -> Outcome:
     if not auth.allows(_O.WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return refuse_entries("topics", "topics")(request, auth.version, REFUSED)
     if not auth.allows(_O.READ, GROUP, request.group_id):
         return refuse_entries("topics", "topics")(request, auth.version, REFUSALS[GROUP])
-    return _commit_topics(services, auth, request)
+    return _commit_topics(port, auth, request)
 
 
-def describe_transactions(services: Services, auth: ClientRights, request: DescribeTransactionsRequest) -> Outcome:
+def describe_transactions(port: GuardPort, auth: ClientRights, request: DescribeTransactionsRequest) -> Outcome:
     """The partitions of a transaction are shown if the client may describe their topics."""
     ids = request.transactional_ids
     if len(ids) > MANY:
@@ -141,7 +141,7 @@ def _split_ids(auth: ClientRights, request: DescribeTransactionsRequest, allowed
     return complete if request.transactional_ids else complete(DescribeTransactionsResponse())
 
 
-def list_transactions(services: Services, auth: ClientRights, request: ListTransactionsRequest) -> Outcome:
+def list_transactions(port: GuardPort, auth: ClientRights, request: ListTransactionsRequest) -> Outcome:
     async def complete(response: ListTransactionsResponse) -> ListTransactionsResponse:
         states = response.transaction_states
         names = await auth.many_allowed_names(

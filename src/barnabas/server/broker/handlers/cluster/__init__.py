@@ -1,1 +1,1 @@
-"""Shells: the APIs of topics, configs, brokers and the cluster, one file each."""
+"""Shells: the APIs that describe topics, brokers and the cluster, one file each."""

@@ -26,8 +26,8 @@ from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 log = get_logger("barnabas.server.broker")
 
@@ -38,7 +38,7 @@ _LOGGED_MAX = 10
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: AlterReplicaLogDirsRequest
+    port: ClusterPort, ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     wanted: dict[TopicPartition, str] = {}
     for directory in request.dirs:
@@ -51,7 +51,7 @@ async def handle(
         await pauses.after(_UNITS)
         code = ErrorCode.NONE
         try:
-            _alter(services, name, path)
+            _alter(port, name, path)
         except KafkaError as error:
             code = error.code
             rejected += 1
@@ -69,9 +69,9 @@ async def handle(
     )
 
 
-def _alter(services: Services, name: TopicPartition, path: str) -> None:
-    partitions = services.partitions
-    services.mover.check_name(name)
+def _alter(port: ClusterPort, name: TopicPartition, path: str) -> None:
+    partitions = port.partitions
+    port.mover.check_name(name)
     target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
     if target is None:
         if path in partitions.replica_directories.missing:
@@ -80,15 +80,15 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
                 f"The log directory {path} was offline when this broker started. Repair the disk and restart.",
             )
         raise KafkaError(
-            ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not a directory of log.dirs on broker {services.node_id}."
+            ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not a directory of log.dirs on broker {port.node_id}."
         )
     if target.failure is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {path} is offline.")
     partition = partitions.get(name.topic, name.partition)
     if partition is not None:
-        services.mover.alter(partition, target)
+        port.mover.alter(partition, target)
         return
-    if services.metadata.image.topics.partition(name.topic, name.partition) is None:
+    if port.metadata.image.topics.partition(name.topic, name.partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     partitions.replica_directories.prefer(name, target)
-    raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{name} has no replica on broker {services.node_id} yet.")
+    raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{name} has no replica on broker {port.node_id} yet.")

@@ -16,16 +16,16 @@ from barnabas.protocol.wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.client_quotas import find_client_quotas
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: DescribeClientQuotasRequest
+    port: ClusterPort, ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
-        found = find_client_quotas(services.metadata.image.quotas, request.components, strict=request.strict)
+        found = find_client_quotas(port.metadata.image.quotas, request.components, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
     return DescribeClientQuotasResponse(

@@ -17,14 +17,14 @@ from barnabas.protocol.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-async def handle(services: Services, ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def handle(port: ClusterPort, ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
         if request.endpoint_type != CONTROLLERS:
             return DescribeClusterResponse(
@@ -35,7 +35,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeClust
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="This endpoint belongs to a broker. Send the request to a controller to list controllers.",
         )
-    image = services.metadata.image
+    image = port.metadata.image
     brokers = []
     for broker in image.brokers:
         endpoint = broker.endpoint(ctx.client.listener)
@@ -54,7 +54,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeClust
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=services.rng.choice(alive) if alive else -1,
+        controller_id=port.rng.choice(alive) if alive else -1,
         brokers=brokers,
         cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )

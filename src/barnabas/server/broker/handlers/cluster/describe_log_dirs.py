@@ -26,17 +26,17 @@ from barnabas.protocol.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.directories.views import DirectoryView
 
 
-async def handle(services: Services, ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def handle(port: ClusterPort, ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
-    for directory in services.partitions.describe_dirs():
+    for directory in port.partitions.describe_dirs():
         response.results.append(await _describe(directory, wanted))
     return response
 

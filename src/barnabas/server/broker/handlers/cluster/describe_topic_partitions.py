@@ -22,16 +22,16 @@ from barnabas.protocol.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.topic_names import name_problem
 from barnabas.server.metadata.image.cluster import PartitionImage
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: DescribeTopicPartitionsRequest
+    port: ClusterPort, ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    topics = services.metadata.image.topics
+    topics = port.metadata.image.topics
     names = sorted({topic.name for topic in request.topics}) if request.topics else topics.names()
     first_index = 0
     if request.cursor is not None:
@@ -41,7 +41,9 @@ async def handle(
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
             first_index = cursor.partition_index
-    partitions_left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
+    partitions_left = max(
+        1, min(request.response_partition_limit, port.config.current.max_request_partition_size_limit)
+    )
     answers: list[DescribeTopicPartitionsResponseTopic] = []
     pauses = Pauses()
     for position, name in enumerate(names):
@@ -66,7 +68,7 @@ async def handle(
                 name=name,
                 topic_id=topic.topic_id,
                 is_internal=name in INTERNAL_TOPICS,
-                partitions=[_partition(services, ctx, start + i, state) for i, state in enumerate(chosen)],
+                partitions=[_partition(port, ctx, start + i, state) for i, state in enumerate(chosen)],
                 topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
@@ -89,9 +91,9 @@ def _page(
 
 
 def _partition(
-    services: Services, ctx: RequestContext, index: int, state: PartitionImage
+    port: ClusterPort, ctx: RequestContext, index: int, state: PartitionImage
 ) -> DescribeTopicPartitionsResponsePartition:
-    cache, listener = services.metadata, ctx.client.listener
+    cache, listener = port.metadata, ctx.client.listener
     return DescribeTopicPartitionsResponsePartition(
         error_code=cache.leader_problem(state, listener),
         partition_index=index,

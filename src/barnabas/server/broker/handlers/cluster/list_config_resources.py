@@ -15,8 +15,8 @@ from barnabas.protocol.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
 
 _LISTED = (
@@ -29,7 +29,7 @@ _LISTED = (
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: ListConfigResourcesRequest
+    port: ClusterPort, ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     kinds: list[int]
     if ctx.api_version == 0:
@@ -40,7 +40,7 @@ async def handle(
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     else:
         kinds = list(_LISTED)
-    image = services.metadata.image
+    image = port.metadata.image
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(image, kind)

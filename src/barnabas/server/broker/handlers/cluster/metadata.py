@@ -36,10 +36,9 @@ from barnabas.protocol.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.server.broker.auto_create import create_missing
+from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.topic_names import name_problem
 from barnabas.server.metadata.image.cluster import PartitionImage, TopicImage
 
@@ -49,26 +48,26 @@ _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
 """Topics with these errors have no authorized operations, because their name is unknown."""
 
 
-async def handle(services: Services, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def handle(port: ClusterPort, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (ctx.api_version == 0 and not wanted):
-        cache, pauses = services.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
+        cache, pauses = port.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
         topics = []
         for found in sorted(cache.image.topics, key=lambda topic: topic.name):
             topics.append(_found(cache, ctx, found))
             await pauses.after(1 + len(found.partitions))
     else:
-        topics = await _named(services, ctx, wanted, create=request.allow_auto_topic_creation)
+        topics = await _named(port, ctx, wanted, create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code not in _NAMELESS:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    brokers = services.metadata.addresses(ctx.client.listener)
+    brokers = port.metadata.addresses(ctx.client.listener)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
-        cluster_id=services.metadata.image.cluster_id,
+        cluster_id=port.metadata.image.cluster_id,
         # Any live broker, which forwards requests to the controller (`KRaftMetadataCache.getRandomAliveBrokerId`).
-        controller_id=services.rng.choice(brokers).node_id if brokers else -1,
+        controller_id=port.rng.choice(brokers).node_id if brokers else -1,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -77,18 +76,18 @@ async def handle(services: Services, ctx: RequestContext, request: MetadataReque
 
 
 async def _named(
-    services: Services, ctx: RequestContext, wanted: list[MetadataRequestTopic], *, create: bool
+    port: ClusterPort, ctx: RequestContext, wanted: list[MetadataRequestTopic], *, create: bool
 ) -> list[MetadataResponseTopic]:
-    cache = services.metadata
+    cache = port.metadata
     missing = [
         topic.name
         for topic in wanted
         if topic.name is not None and topic.topic_id == NO_TOPIC_ID and topic.name not in cache.image.topics
     ]
     errors: dict[str, ErrorCode] = {}
-    if missing and create and services.config.auto_create_topics_enable:
-        errors = await create_missing(services, ctx, missing)
-    cache, pauses = services.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
+    if missing and create and port.config.current.auto_create_topics_enable:
+        errors = await port.topic_creation.create_missing(ctx, missing)
+    cache, pauses = port.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
     answers: list[MetadataResponseTopic] = []
     for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
         answer = _answer(cache, ctx, name, topic_id, errors)

@@ -18,16 +18,14 @@ from barnabas.protocol.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.server.broker.controller_services import ControllerServices
+from barnabas.server.broker.handlers.controller.port import ControllerPort
 from barnabas.server.broker.request_context import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-async def handle(
-    services: ControllerServices, ctx: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+async def handle(port: ControllerPort, ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != CONTROLLERS:
         known = request.endpoint_type == BROKERS
         return DescribeClusterResponse(
@@ -42,20 +40,20 @@ async def handle(
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
-        cluster_id=services.cluster_id,
-        controller_id=services.quorum.leader_id,
-        brokers=_controllers(services, ctx.client.listener),
+        cluster_id=port.cluster_id,
+        controller_id=port.quorum.leader_id,
+        brokers=_controllers(port, ctx.client.listener),
         cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )
 
 
-def _controllers(services: ControllerServices, listener: str) -> list[DescribeClusterBroker]:
+def _controllers(port: ControllerPort, listener: str) -> list[DescribeClusterBroker]:
     found: dict[int, tuple[str, int]] = {}
-    for voter in services.quorum.voter_set.members:
+    for voter in port.quorum.voter_set.members:
         for endpoint in voter.endpoints:
             if endpoint.listener == listener or len(voter.endpoints) == 1:
                 found[voter.key.id] = (endpoint.host, endpoint.port)
-    for controller in services.metadata.image.brokers.controllers.values():
+    for controller in port.metadata.image.brokers.controllers.values():
         for address in controller.endpoints:
             if address.name == listener:
                 found[controller.controller_id] = (address.host, address.port)

@@ -22,12 +22,11 @@ from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.headers import read_request_header, write_response_header
 from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.wire.messages.principal import DefaultPrincipalData
-from barnabas.server.broker.controller_services import ControllerServices
-from barnabas.server.broker.forwarded import answer_forwarded
+from barnabas.server.broker.handlers.controller.port import ControllerPort
 from barnabas.server.broker.request_context import RequestContext
 
 
-async def handle(services: ControllerServices, ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+async def handle(port: ControllerPort, ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
     data = bytes(request.request_data)
     try:
         header, body = read_request_header(data)
@@ -48,7 +47,7 @@ async def handle(services: ControllerServices, ctx: RequestContext, request: Env
             ctx.now_ms,
             ctx.received,
         )
-        response = await answer_forwarded(services, inner, message)
+        response = await port.forwarded.answer(inner, message)
     except KafkaError as error:
         return EnvelopeResponse(error_code=error.code)
     head = write_response_header(header.correlation_id, response_header_version(key, header.api_version))

@@ -27,8 +27,8 @@ from barnabas.protocol.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.purgatory import COMPLETE_NOW, wait_for_bytes
 
@@ -38,7 +38,7 @@ _UNITS = 5
 """The units of work (`core/work`) of the deletion of one partition's records."""
 
 
-async def handle(services: Services, ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def handle(port: DataPort, ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     waiting: list[tuple[DeleteRecordsPartitionResult, Partition, int]] = []
     response = DeleteRecordsResponse(topics=[])
     pauses = Pauses()
@@ -46,7 +46,7 @@ async def handle(services: Services, ctx: RequestContext, request: DeleteRecords
         result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
         response.topics.append(result)
         for p in topic.partitions:
-            result.partitions.append(_delete(services, ctx, topic.name, p, waiting))
+            result.partitions.append(_delete(port, ctx, topic.name, p, waiting))
             await pauses.after(_UNITS)
     deadline = ctx.deadline(request.timeout_ms)
     for answer, partition, offset in waiting:
@@ -55,7 +55,7 @@ async def handle(services: Services, ctx: RequestContext, request: DeleteRecords
 
 
 def _delete(
-    services: Services,
+    port: DataPort,
     ctx: RequestContext,
     topic: str,
     wanted: DeleteRecordsPartition,
@@ -63,7 +63,7 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     index = wanted.partition_index
     try:
-        partition = services.partitions.require(topic, index)
+        partition = port.partitions.require(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         target = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset

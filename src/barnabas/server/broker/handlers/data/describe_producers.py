@@ -18,28 +18,26 @@ from barnabas.protocol.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
-async def handle(
-    services: Services, ctx: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
+async def handle(port: DataPort, ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     pauses = Pauses()
     response = DescribeProducersResponse()
     for topic in request.topics:
         described = TopicResponse(name=topic.name)
         response.topics.append(described)
         for index in topic.partition_indexes:
-            answer = _describe(services, topic.name, index)
+            answer = _describe(port, topic.name, index)
             described.partitions.append(answer)
             await pauses.after(1 + len(answer.active_producers))
     return response
 
 
-def _describe(services: Services, topic: str, index: int) -> PartitionResponse:
+def _describe(port: DataPort, topic: str, index: int) -> PartitionResponse:
     try:
-        producers = services.partitions.require(topic, index).producers()
+        producers = port.partitions.require(topic, index).producers()
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     return PartitionResponse(

@@ -45,8 +45,8 @@ from barnabas.protocol.wire.messages.fetch import (
 from barnabas.server.broker.fetching.delayed_fetch import DelayedFetch
 from barnabas.server.broker.fetching.reads import build_params
 from barnabas.server.broker.fetching.session import PartitionKey, RequestedPartition
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
@@ -56,11 +56,11 @@ many, connections are closed (`protocol/transport/limits.py`). Kafka needs no su
 files (sendfile)."""
 
 
-async def handle(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
+async def handle(port: DataPort, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
     by_id = ctx.api_version >= TOPIC_IDS_SINCE
-    params = build_params(services, ctx, request)
+    params = build_params(port, ctx, request)
     ctx.is_exempt = from_follower = params.from_follower
-    context = services.fetch_sessions.open(
+    context = port.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
         _requested(request, by_id=by_id),
@@ -72,20 +72,20 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
     # When too many bytes wait for slow clients, responses shrink to one batch.
-    max_bytes = min(request.max_bytes, max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0))
+    max_bytes = min(request.max_bytes, max(UNSENT_BYTES_MAX - port.unsent_bytes(), 0))
     if not from_follower:
-        max_bytes = min(max_bytes, services.config.fetch_max_bytes)
-        if services.quotas.is_active:
-            max_bytes = services.quotas.limit_fetch_bytes(ctx, max_bytes)
-    fetch = DelayedFetch(services, context, params, max_bytes, ctx.client, ctx.may_read)
+        max_bytes = min(max_bytes, port.config.current.fetch_max_bytes)
+        if port.quotas.is_active:
+            max_bytes = port.quotas.limit_fetch_bytes(ctx, max_bytes)
+    fetch = DelayedFetch(port, context, params, max_bytes, ctx.client, ctx.may_read)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
     ctx.errors = fetch.errors
     answers = list(fetch.answers.items())
-    session_id, included = context.finish(answers, services.clock.now_ms())
+    session_id, included = context.finish(answers, port.clock.now_ms())
     sent = [answer for answer, is_included in zip(answers, included, strict=True) if is_included]
-    if context.session is not None and services.quotas.is_active:
+    if context.session is not None and port.quotas.is_active:
         ctx.on_replaced = partial(context.session.on_replaced, [key for key, _ in sent])
-    return _respond(services, ctx, session_id, sent)
+    return _respond(port, ctx, session_id, sent)
 
 
 def _requested(request: FetchRequest, *, by_id: bool) -> list[tuple[PartitionKey, RequestedPartition]]:
@@ -110,7 +110,7 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
 
 
 def _respond(
-    services: Services, ctx: RequestContext, session_id: int, answers: list[tuple[PartitionKey, PartitionData]]
+    port: DataPort, ctx: RequestContext, session_id: int, answers: list[tuple[PartitionKey, PartitionData]]
 ) -> FetchResponse:
     topics: list[FetchableTopicResponse] = []
     nodes: dict[int, NodeEndpoint] = {}
@@ -128,7 +128,7 @@ def _respond(
             answer.current_leader = LeaderIdAndEpoch()
         leader = answer.current_leader.leader_id
         if leader >= 0:
-            address = services.metadata.address(leader, ctx.client.listener)
+            address = port.metadata.address(leader, ctx.client.listener)
             if address is not None:
                 nodes[leader] = NodeEndpoint(node_id=leader, host=address.host, port=address.port, rack=address.rack)
     return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(nodes.values()))

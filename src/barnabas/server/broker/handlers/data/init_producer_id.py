@@ -18,17 +18,17 @@ from __future__ import annotations
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
-async def handle(services: Services, ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def handle(port: DataPort, ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is not None:
-        return await services.transactions.init_producer_id(ctx, request)
+        return await port.transactions.init_producer_id(ctx, request)
     try:
-        producer_id = await services.producer_ids.next()
+        producer_id = await port.producer_ids.next()
     except KafkaError as error:
         # Clients retry this error and keep the producer (`KafkaApis.handleInitProducerIdRequest`).
         code = error.code if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE

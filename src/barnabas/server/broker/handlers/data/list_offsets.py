@@ -32,8 +32,8 @@ from barnabas.protocol.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.partition import SpecialTimestamp
 
 DEBUGGING_REPLICA = -2
@@ -48,7 +48,7 @@ _SINCE = {
 }
 
 
-async def handle(services: Services, ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def handle(port: DataPort, ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     # Offsets above the high watermark are hidden from consumers, but not from replicas and debugging consumers (-2).
     isolation = request.isolation_level if request.replica_id == -1 else None
     leader_only = request.replica_id != DEBUGGING_REPLICA
@@ -67,14 +67,14 @@ async def handle(services: Services, ctx: RequestContext, request: ListOffsetsRe
             if (topic.name, p.partition_index) in duplicate:
                 answer = _failed(p.partition_index, ErrorCode.INVALID_REQUEST)
             else:
-                answer = await _list(services, ctx.api_version, topic.name, p, isolation, leader_only=leader_only)
+                answer = await _list(port, ctx.api_version, topic.name, p, isolation, leader_only=leader_only)
             answers.partitions.append(answer)
             await pauses.after(1)
     return response
 
 
 async def _list(
-    services: Services,
+    port: DataPort,
     version: int,
     topic: str,
     wanted: ListOffsetsPartition,
@@ -86,12 +86,12 @@ async def _list(
     if wanted.timestamp < 0 and version < _SINCE.get(wanted.timestamp, 1 << 15):  # type: ignore[call-overload]
         return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        found = await services.partitions.require(topic, index).list_offset(
+        found = await port.partitions.require(topic, index).list_offset(
             wanted.timestamp,
             isolation=isolation,
             current_leader_epoch=wanted.current_leader_epoch,
             leader_only=leader_only,
-            find=services.checker.find,
+            find=port.checker.find,
         )
     except KafkaError as error:
         code = error.code

@@ -20,12 +20,12 @@ from barnabas.protocol.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: OffsetForLeaderEpochRequest
+    port: DataPort, ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     pauses = Pauses()
     response = OffsetForLeaderEpochResponse()
@@ -33,14 +33,14 @@ async def handle(
         ends = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(ends)
         for p in topic.partitions:
-            ends.partitions.append(_end_of(services, topic.topic, p))
+            ends.partitions.append(_end_of(port, topic.topic, p))
             await pauses.after(1)
     return response
 
 
-def _end_of(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(port: DataPort, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = services.partitions.require(topic, wanted.partition)
+        partition = port.partitions.require(topic, wanted.partition)
         end = partition.epoch_end_offset(wanted.leader_epoch, wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=wanted.partition, error_code=error.code)

@@ -55,6 +55,7 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceResponse,
 )
 from barnabas.server.broker.checking.checker import FREE_RECORDS, Outcome, ProducedBatch, RequestChecks, light_cost
+from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.produced_transactions import (
     ATTRIBUTES_AT,
     BUFFERS,
@@ -68,7 +69,6 @@ from barnabas.server.broker.produced_transactions import (
     verify,
 )
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.partition import Partition
 
 log = get_logger("barnabas.server.broker")
@@ -103,11 +103,11 @@ _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 """The response of each appended batch, its partition, and the offset after the batch, which must be committed."""
 
 
-async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+async def handle(port: DataPort, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     acks = request.acks
     waiting: _Waiting = []
     cost = light_cost(_batches(request))
-    light = cost is not None and (cost <= FREE_RECORDS or services.checker.take(cost))
+    light = cost is not None and (cost <= FREE_RECORDS or port.checker.take(cost))
     entries = 0
     for topic in request.topic_data:
         entries += len(topic.partition_data)
@@ -115,42 +115,42 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     if many:
         ctx.runs_alone = ctx.has_many_entries = True
         await asyncio.sleep(0)  # decoding has taken long
-    checks = None if light else _checks(services, ctx, request)
+    checks = None if light else _checks(port, ctx, request)
     if many and checks is None:
         checks = RequestChecks({}, ctx.now_ms)
     if checks is not None and cost is None:
-        checks.try_inline(services.checker)
+        checks.try_inline(port.checker)
     try:
         outcomes: _Outcomes = {} if checks is None else checks.outcomes
         if checks is not None and not checks.complete:
             ctx.runs_alone = True
             if request.transactional_id is not None:
-                await _check_all(services, request, checks)
-                ctx.now_ms = services.clock.now_ms()
+                await _check_all(port, request, checks)
+                ctx.now_ms = port.clock.now_ms()
         if request.transactional_id is not None:
-            async with services.transaction_verifier.in_order(request.transactional_id):
-                if has_several_producers(services, ctx, request):
+            async with port.transaction_verifier.in_order(request.transactional_id):
+                if has_several_producers(port, ctx, request):
                     response = _reject_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
                 else:
-                    rejected = await verify(services, ctx, request, request.transactional_id)
+                    rejected = await verify(port, ctx, request, request.transactional_id)
                     if checks is not None and (many or not checks.complete):
-                        response = await _append_in_slices(services, ctx, request, waiting, rejected, checks)
+                        response = await _append_in_slices(port, ctx, request, waiting, rejected, checks)
                     else:
-                        response = _append_all(services, ctx, request, waiting, rejected, outcomes)
+                        response = _append_all(port, ctx, request, waiting, rejected, outcomes)
         elif checks is None or (checks.complete and not many):
-            response = _append_all(services, ctx, request, waiting, {}, outcomes)
+            response = _append_all(port, ctx, request, waiting, {}, outcomes)
         else:
-            response = await _append_in_slices(services, ctx, request, waiting, {}, checks)
+            response = await _append_in_slices(port, ctx, request, waiting, {}, checks)
     finally:
         if checks is not None:
-            checks.close(services.checker)
+            checks.close(port.checker)
             outcomes = {}
     if acks == 0:
         _close_on_error(response)
         return None
     for answer, partition, end in waiting:
         if partition.must_flush:
-            await _flush(services, answer, partition, end)
+            await _flush(port, answer, partition, end)
     if acks == -1:
         for answer, partition, end in waiting:
             code = partition.try_committed(end)
@@ -172,7 +172,7 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
             if answer.error_code in _LEADER_CHANGED
         ]
         if not_led:
-            response.node_endpoints = await _add_current_leaders(services, ctx, not_led)
+            response.node_endpoints = await _add_current_leaders(port, ctx, not_led)
     return response
 
 
@@ -186,25 +186,25 @@ def _batches(request: ProduceRequest) -> list[Buffer]:
     ]
 
 
-def _checks(services: Services, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
+def _checks(port: DataPort, ctx: RequestContext, request: ProduceRequest) -> RequestChecks:
     """The checks of the batches that this broker will append."""
     batches: dict[int, ProducedBatch] = {}
     for place, (topic, data) in enumerate(each_partition(request)):
-        name = name_of(services, ctx, topic)
-        partition = None if name is None else services.partitions.get(name, data.index)
+        name = name_of(port, ctx, topic)
+        partition = None if name is None else port.partitions.get(name, data.index)
         rules = None if partition is None or name in INTERNAL_TOPICS else partition.client_rules
         if rules is not None and isinstance(data.records, BUFFERS) and len(data.records) >= HEADER_SIZE:
             batches[place] = ProducedBatch(data.records, rules)
     return RequestChecks(batches, ctx.now_ms)
 
 
-async def _check_all(services: Services, request: ProduceRequest, checks: RequestChecks) -> None:
+async def _check_all(port: DataPort, request: ProduceRequest, checks: RequestChecks) -> None:
     for place, _ in enumerate(each_partition(request)):
-        await checks.decide(place, services.checker)
+        await checks.decide(place, port.checker)
 
 
 async def _append_in_slices(
-    services: Services,
+    port: DataPort,
     ctx: RequestContext,
     request: ProduceRequest,
     waiting: _Waiting,
@@ -217,10 +217,10 @@ async def _append_in_slices(
     pauses = Pauses()
     for topic, answers in zip(request.topic_data, response.responses, strict=True):
         for data in topic.partition_data:
-            outcome = await checks.finish(place, services.checker)
-            ctx.now_ms = services.clock.now_ms()  # LogAppendTime never decreases within a partition
-            name = name_of(services, ctx, topic)
-            answer = _produce(services, ctx, request, name, data, waiting, rejected, outcome)
+            outcome = await checks.finish(place, port.checker)
+            ctx.now_ms = port.clock.now_ms()  # LogAppendTime never decreases within a partition
+            name = name_of(port, ctx, topic)
+            answer = _produce(port, ctx, request, name, data, waiting, rejected, outcome)
             answers.partition_responses.append(answer)
             checks.forget(place)
             place += 1
@@ -229,7 +229,7 @@ async def _append_in_slices(
 
 
 def _append_all(
-    services: Services,
+    port: DataPort,
     ctx: RequestContext,
     request: ProduceRequest,
     waiting: _Waiting,
@@ -239,11 +239,11 @@ def _append_all(
     responses: list[TopicProduceResponse] = []
     place = 0
     for topic in request.topic_data:
-        name = name_of(services, ctx, topic)
+        name = name_of(port, ctx, topic)
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             outcome = outcomes.get(place) if outcomes else None
-            answers.append(_produce(services, ctx, request, name, data, waiting, rejected, outcome))
+            answers.append(_produce(port, ctx, request, name, data, waiting, rejected, outcome))
             place += 1
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     return ProduceResponse(responses=responses)
@@ -269,7 +269,7 @@ def _reject_all(request: ProduceRequest, code: ErrorCode, message: str) -> Produ
 
 
 def _produce(
-    services: Services,
+    port: DataPort,
     ctx: RequestContext,
     request: ProduceRequest,
     name: str | None,
@@ -284,7 +284,7 @@ def _produce(
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = services.partitions.require(name, data.index)
+        partition = port.partitions.require(name, data.index)
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
         if not isinstance(data.records, BUFFERS):
@@ -372,12 +372,12 @@ def _log_start(partition: Partition | None, code: ErrorCode) -> int:
     return partition.log.log_start_offset
 
 
-async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:
+async def _flush(port: DataPort, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:
     """Wait until the log is flushed up to `end`, so that with `flush.messages=1` a batch is acknowledged after the
     fsync. An error of the fsync is stored in `answer`."""
     try:
         if partition.log is not None:
-            await services.flusher.flushed(partition.log, end)
+            await port.flusher.flushed(partition.log, end)
     except KafkaError as error:
         answer.error_code = error.code
         answer.base_offset = INVALID_OFFSET
@@ -397,7 +397,7 @@ def _close_on_error(response: ProduceResponse) -> None:
 
 
 async def _add_current_leaders(
-    services: Services, ctx: RequestContext, not_led: Iterable[tuple[TopicProduceResponse, PartitionProduceResponse]]
+    port: DataPort, ctx: RequestContext, not_led: Iterable[tuple[TopicProduceResponse, PartitionProduceResponse]]
 ) -> list[NodeEndpoint]:
     """Add the current leaders of partitions that this broker does not lead (KIP-951), which saves Metadata requests.
     Returns the addresses of the leaders."""
@@ -405,7 +405,7 @@ async def _add_current_leaders(
     pauses = Pauses()
     for topic, answer in not_led:
         await pauses.after(1)
-        topics = services.metadata.image.topics
+        topics = port.metadata.image.topics
         state = (
             topics.partition(topic.name, answer.index)
             if ctx.api_version < TOPIC_IDS_SINCE
@@ -414,7 +414,7 @@ async def _add_current_leaders(
         if state is None:
             continue
         answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
-        address = services.metadata.address(state.leader, ctx.client.listener)
+        address = port.metadata.address(state.leader, ctx.client.listener)
         if address is not None:
             nodes[state.leader] = NodeEndpoint(
                 node_id=state.leader, host=address.host, port=address.port, rack=address.rack

@@ -17,15 +17,15 @@ from barnabas.protocol.wire.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from barnabas.server.broker.features import require_consumer_groups
+from barnabas.server.broker.handlers.groups.port import GroupsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: ConsumerGroupDescribeRequest
+    port: GroupsPort, ctx: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     try:
-        require_consumer_groups(services)
+        require_consumer_groups(port.metadata)
     except KafkaError as error:
         return ConsumerGroupDescribeResponse(
             groups=[
@@ -33,7 +33,7 @@ async def handle(
                 for group_id in request.group_ids
             ]
         )
-    response = await services.groups.consumer_group_describe(ctx, request)
+    response = await port.groups.consumer_group_describe(ctx, request)
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from barnabas.protocol.security.operations import GROUP_OPERATIONS
 from barnabas.protocol.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.server.broker.handlers.groups.port import GroupsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
-async def handle(services: Services, ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    response = await services.groups.describe_groups(ctx, request)
+async def handle(port: GroupsPort, ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    response = await port.groups.describe_groups(ctx, request)
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:

@@ -15,15 +15,15 @@ from barnabas.protocol.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseGroup,
 )
 from barnabas.server.broker.features import require_share_groups
+from barnabas.server.broker.handlers.groups.port import GroupsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
+    port: GroupsPort, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     try:
-        require_share_groups(services)
+        require_share_groups(port.metadata)
     except KafkaError as error:
         return DescribeShareGroupOffsetsResponse(
             groups=[
@@ -33,4 +33,4 @@ async def handle(
                 for group in request.groups
             ]
         )
-    return await services.shares.groups.describe_share_group_offsets(ctx, request)
+    return await port.share_groups.describe_share_group_offsets(ctx, request)

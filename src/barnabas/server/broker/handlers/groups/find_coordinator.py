@@ -28,10 +28,9 @@ from barnabas.protocol.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.server.broker.auto_create import create_missing
+from barnabas.server.broker.handlers.groups.port import GroupsPort
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.metadata.image.cluster import PartitionImage
 
 GROUP = 0
@@ -45,16 +44,16 @@ _KEYS_PER_TURN = 1000
 _TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_STATE_TOPIC}
 
 
-async def handle(services: Services, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def handle(port: GroupsPort, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     deadline = asyncio.get_running_loop().time() + _WAIT_S
     if ctx.api_version >= BATCHED_SINCE:
         coordinators = []
         for key in request.coordinator_keys:
-            coordinators.append(await _find(services, ctx, request.key_type, key, deadline))
+            coordinators.append(await _find(port, ctx, request.key_type, key, deadline))
             if len(coordinators) % _KEYS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return FindCoordinatorResponse(coordinators=coordinators)
-    found = await _find(services, ctx, request.key_type, request.key, deadline)
+    found = await _find(port, ctx, request.key_type, request.key, deadline)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or "NONE",  # `Errors.NONE.message`, in the versions for one key
@@ -64,7 +63,7 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
     )
 
 
-async def _find(services: Services, ctx: RequestContext, key_type: int, key: str, deadline: float) -> Coordinator:
+async def _find(port: GroupsPort, ctx: RequestContext, key_type: int, key: str, deadline: float) -> Coordinator:
     if key_type == SHARE and not _is_share_key(key):
         return _not_found(key, ErrorCode.INVALID_REQUEST, f"{key} is not a key of the form group:topic id:partition.")
     topic_name = _TOPICS.get(key_type)
@@ -74,8 +73,8 @@ async def _find(services: Services, ctx: RequestContext, key_type: int, key: str
             ErrorCode.INVALID_REQUEST,
             f"Unknown key type {key_type}: 0 is a group, 1 a transactional id, 2 a share partition.",
         )
-    metadata = services.metadata
-    problem = await _create(services, topic_name, deadline)
+    metadata = port.metadata
+    problem = await _create(port, topic_name, deadline)
     if problem is not None:
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, problem)
 
@@ -97,17 +96,17 @@ async def _find(services: Services, ctx: RequestContext, key_type: int, key: str
     return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port, error_message="")
 
 
-async def _create(services: Services, topic_name: str, deadline: float) -> str | None:
+async def _create(port: GroupsPort, topic_name: str, deadline: float) -> str | None:
     """Create the topic, unless it exists. Returns why it does not exist. While too few brokers are registered, the
     creation is repeated after each registration until `deadline`."""
-    metadata = services.metadata
+    metadata = port.metadata
     while topic_name not in metadata.image.topics:
         await enter_task()
         alive = len(metadata.image.brokers.alive())
         error: ErrorCode | None = None
         with contextlib.suppress(TimeoutError):  # without a controller, or with one that is slow
             async with asyncio.timeout_at(deadline):
-                error = (await create_missing(services, None, [topic_name])).get(topic_name)
+                error = (await port.topic_creation.create_missing(None, [topic_name])).get(topic_name)
 
         def may_succeed(alive: int = alive) -> bool:
             return topic_name in metadata.image.topics or len(metadata.image.brokers.alive()) != alive

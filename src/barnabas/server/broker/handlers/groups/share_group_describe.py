@@ -16,15 +16,15 @@ from barnabas.protocol.wire.messages.share_group_describe import (
     ShareGroupDescribeResponse,
 )
 from barnabas.server.broker.features import require_share_groups
+from barnabas.server.broker.handlers.groups.port import GroupsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: ShareGroupDescribeRequest
+    port: GroupsPort, ctx: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
     try:
-        require_share_groups(services)
+        require_share_groups(port.metadata)
     except KafkaError as error:
         return ShareGroupDescribeResponse(
             groups=[
@@ -32,7 +32,7 @@ async def handle(
                 for group_id in request.group_ids
             ]
         )
-    response = await services.shares.groups.share_group_describe(ctx, request)
+    response = await port.share_groups.share_group_describe(ctx, request)
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:

@@ -22,13 +22,15 @@ from barnabas.protocol.wire.messages.describe_clients import (
 )
 from barnabas.server.broker.client_usage.series import Amounts
 from barnabas.server.broker.client_usage.tables import PartitionClient
+from barnabas.server.broker.handlers.maintenance.port import MaintenancePort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 _NAMES = {ClientView.CLIENT_ID: "client_id", ClientView.ADDRESS: "address", ClientView.PRINCIPAL: "principal"}
 
 
-async def handle(services: Services, ctx: RequestContext, request: DescribeClientsRequest) -> DescribeClientsResponse:
+async def handle(
+    port: MaintenancePort, ctx: RequestContext, request: DescribeClientsRequest
+) -> DescribeClientsResponse:
     try:
         view = ClientView(request.view)
     except ValueError:
@@ -37,7 +39,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeClien
             error_message=f"View {request.view} is unknown: 0 to {max(ClientView)} are views of clients.",
         )
     now = asyncio.get_running_loop().time()
-    clients, pauses = services.clients, Pauses()
+    clients, pauses = port.clients, Pauses()
     clients.collect(now)
     table = clients.table(view)
     response = DescribeClientsResponse()

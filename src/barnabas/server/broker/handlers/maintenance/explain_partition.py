@@ -27,30 +27,32 @@ from barnabas.protocol.wire.messages.explain_partition import (
     Retention,
     TopicResponse,
 )
+from barnabas.server.broker.handlers.maintenance.port import MaintenancePort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.maintenance.on_demand import PartitionExplanation
 
 
-async def handle(services: Services, ctx: RequestContext, request: ExplainPartitionRequest) -> ExplainPartitionResponse:
+async def handle(
+    port: MaintenancePort, ctx: RequestContext, request: ExplainPartitionRequest
+) -> ExplainPartitionResponse:
     return ExplainPartitionResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[await _explain(services, ctx, topic.name, index) for index in topic.partition_indexes],
+                partitions=[await _explain(port, ctx, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-async def _explain(services: Services, ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
+async def _explain(port: MaintenancePort, ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     name = TopicPartition(topic, index)
     try:
-        facts = services.maintenance.explain(name)
-        open_transactions = await _open_transactions(services, name, facts)
+        facts = port.maintenance.explain(name)
+        open_transactions = await _open_transactions(port, name, facts)
     except KafkaError as error:
-        error = _leader_elsewhere(services, name) or error
+        error = _leader_elsewhere(port, name) or error
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     of_log = facts.log
     return PartitionResponse(
@@ -73,10 +75,10 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
     )
 
 
-def _leader_elsewhere(services: Services, name: TopicPartition) -> KafkaError | None:
+def _leader_elsewhere(port: MaintenancePort, name: TopicPartition) -> KafkaError | None:
     """The error that names the leader; None if this node leads the partition or the partition does not exist."""
-    state = services.metadata.image.topics.partition(name.topic, name.partition)
-    if state is None or state.leader == services.node_id:
+    state = port.metadata.image.topics.partition(name.topic, name.partition)
+    if state is None or state.leader == port.node_id:
         return None
     if state.leader == NO_LEADER:
         return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no leader at the moment. Retry later.")
@@ -84,28 +86,26 @@ def _leader_elsewhere(services: Services, name: TopicPartition) -> KafkaError | 
 
 
 async def _open_transactions(
-    services: Services, name: TopicPartition, facts: PartitionExplanation
+    port: MaintenancePort, name: TopicPartition, facts: PartitionExplanation
 ) -> list[OpenTransaction]:
     found = facts.log.open_transactions
     if not found:
         return []
-    holders = services.transactions.producer_transactions({transaction.producer_id for transaction in found})
+    holders = port.transactions.producer_transactions({transaction.producer_id for transaction in found})
     answers = []
     for transaction in found:
         answer = OpenTransaction(
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             first_offset=transaction.first_offset,
-            first_timestamp=await services.maintenance.read_batch_timestamp(
-                name, transaction.first_offset, services.disk
-            ),
+            first_timestamp=await port.maintenance.read_batch_timestamp(name, transaction.first_offset, port.disk),
             last_timestamp=transaction.last_timestamp,
         )
         holder = holders.get(transaction.producer_id)
         if holder is not None:
             answer.transactional_id = holder.transactional_id
             answer.transaction_state = holder.state
-            answer.coordinator_id = services.node_id
+            answer.coordinator_id = port.node_id
             answer.started_ms = holder.started_ms
             answer.timeout_ms = holder.timeout_ms
             answer.in_transaction = name in holder.partitions

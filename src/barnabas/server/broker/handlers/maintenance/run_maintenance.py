@@ -21,8 +21,8 @@ from barnabas.protocol.wire.messages.run_maintenance import (
     RunMaintenanceResponse,
     TopicResponse,
 )
+from barnabas.server.broker.handlers.maintenance.port import MaintenancePort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.maintenance.on_demand import CompactOptions, MaintenanceResult
 
 
@@ -33,14 +33,13 @@ class MaintenanceOperation(IntEnum):
     ENFORCE_RETENTION = 1
 
 
-async def handle(services: Services, ctx: RequestContext, request: RunMaintenanceRequest) -> RunMaintenanceResponse:
+async def handle(port: MaintenancePort, ctx: RequestContext, request: RunMaintenanceRequest) -> RunMaintenanceResponse:
     return RunMaintenanceResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _run(services, request, TopicPartition(topic.name, index))
-                    for index in topic.partition_indexes
+                    await _run(port, request, TopicPartition(topic.name, index)) for index in topic.partition_indexes
                 ],
             )
             for topic in request.topics
@@ -48,21 +47,21 @@ async def handle(services: Services, ctx: RequestContext, request: RunMaintenanc
     )
 
 
-async def _run(services: Services, request: RunMaintenanceRequest, name: TopicPartition) -> PartitionResponse:
+async def _run(port: MaintenancePort, request: RunMaintenanceRequest, name: TopicPartition) -> PartitionResponse:
     try:
-        done = await _done(services, request, name)
+        done = await _done(port, request, name)
     except KafkaError as error:
         return PartitionResponse(partition_index=name.partition, error_code=error.code, error_message=str(error))
     return PartitionResponse(partition_index=name.partition, **asdict(done))
 
 
-async def _done(services: Services, request: RunMaintenanceRequest, name: TopicPartition) -> MaintenanceResult:
+async def _done(port: MaintenancePort, request: RunMaintenanceRequest, name: TopicPartition) -> MaintenanceResult:
     match request.operation:
         case MaintenanceOperation.COMPACT:
             options = CompactOptions(request.roll, request.force, request.dry_run)
-            return await services.maintenance.compact(name, options)
+            return await port.maintenance.compact(name, options)
         case MaintenanceOperation.ENFORCE_RETENTION:
-            return services.maintenance.enforce_retention(name, dry_run=request.dry_run)
+            return port.maintenance.enforce_retention(name, dry_run=request.dry_run)
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"Operation {request.operation} is unknown: 0 compacts, 1 enforces retention."
     )

@@ -21,16 +21,14 @@ from barnabas.protocol.wire.messages.describe_quorum import (
     ReplicaState,
     TopicDataResponse,
 )
+from barnabas.server.broker.handlers.quorum.port import QuorumPort
 from barnabas.server.broker.quorum.parts import listeners, only_partition
-from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.raft.machine.raft import QuorumInfo, QuorumReplicaState
 
 
-async def handle(
-    services: QuorumServices, ctx: RequestContext, request: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
-    view = services.quorum.describe()
+async def handle(port: QuorumPort, ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    view = port.quorum.describe()
     if view is None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return DescribeQuorumResponse(error_code=code, error_message=code.message)

@@ -18,21 +18,21 @@ from barnabas.protocol.wire.messages.fetch_snapshot import (
     PartitionSnapshotResponse,
     TopicSnapshotResponse,
 )
+from barnabas.server.broker.handlers.quorum.port import QuorumPort
 from barnabas.server.broker.quorum.fetches import parse_snapshot_request, snapshot_response
 from barnabas.server.broker.quorum.parts import at_listener, check_cluster, only_partition
-from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.raft.machine import messages as raft
 
 
-async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    error = check_cluster(request.cluster_id, services.cluster_id)
+async def handle(port: QuorumPort, ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    error = check_cluster(request.cluster_id, port.cluster_id)
     if error:
         return FetchSnapshotResponse(error_code=error)
     if only_partition(request.topics) is None:
         return _unknown(request)
     parsed = parse_snapshot_request(request)
-    answer = await services.quorum.handle(parsed)
+    answer = await port.quorum.handle(parsed)
     return snapshot_response(
         at_listener(cast("raft.FetchSnapshotResponse", answer), ctx.client.listener),
         parsed.snapshot_id,

@@ -14,15 +14,15 @@ from barnabas.protocol.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: AlterUserScramCredentialsRequest
+    port: SecurityPort, ctx: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     try:
-        response = await services.controller.call(request, ctx.api_version, ctx)
+        response = await port.controller.call(request, ctx.api_version, ctx)
     except KafkaError as error:
         users = dict.fromkeys([*(d.name for d in request.deletions), *(u.name for u in request.upsertions)])
         return AlterUserScramCredentialsResponse(

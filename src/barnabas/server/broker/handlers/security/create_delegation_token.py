@@ -14,14 +14,14 @@ from barnabas.protocol.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
+from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.token_requests import has_requesters, may_manage_tokens, refused_token
 from barnabas.server.metadata.controller.delegation_tokens import USER_TYPE, has_too_many_names
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: CreateDelegationTokenRequest
+    port: SecurityPort, ctx: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     if not may_manage_tokens(ctx):
         return refused_token(ctx, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
@@ -30,7 +30,7 @@ async def handle(
     if has_too_many_names(request):
         return refused_token(ctx, request, ErrorCode.INVALID_REQUEST)
     try:
-        response = await services.controller.call(request, ctx.api_version, ctx)
+        response = await port.controller.call(request, ctx.api_version, ctx)
     except KafkaError as error:
         return refused_token(ctx, request, error.code)
     assert isinstance(response, CreateDelegationTokenResponse)

@@ -20,18 +20,18 @@ from barnabas.protocol.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.token_requests import NO_PRINCIPAL, has_requesters, may_manage_tokens
 from barnabas.server.metadata.image.cluster import DelegationTokenImage
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: DescribeDelegationTokenRequest
+    port: SecurityPort, ctx: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     if not may_manage_tokens(ctx):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    secret_key = services.static_config.get("delegation.token.secret.key")
+    secret_key = port.static_config.get("delegation.token.secret.key")
     if not secret_key:
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
@@ -41,7 +41,7 @@ async def handle(
             return DescribeDelegationTokenResponse()
     pauses = Pauses()
     found: list[DescribedDelegationToken] = []
-    for _, token in sorted(services.metadata.image.tokens.by_id.items()):
+    for _, token in sorted(port.metadata.image.tokens.by_id.items()):
         if owners is None or not owners.isdisjoint((token.owner, token.requester, *token.renewers)):
             found.append(_described(token, secret_key, with_requester=has_requesters(ctx)))
         await pauses.after(1 + len(token.renewers))

@@ -18,15 +18,15 @@ from barnabas.protocol.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: DescribeUserScramCredentialsRequest
+    port: SecurityPort, ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     found: dict[str, list[CredentialInfo]] = {}
-    for (mechanism, user), credential in sorted(services.metadata.image.scram.credentials.items()):
+    for (mechanism, user), credential in sorted(port.metadata.image.scram.credentials.items()):
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         found.setdefault(user, []).append(info)
     asked = Counter(user.name for user in request.users or ())

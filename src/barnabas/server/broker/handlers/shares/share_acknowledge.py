@@ -20,15 +20,15 @@ from barnabas.protocol.wire.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from barnabas.server.broker.features import require_share_groups
+from barnabas.server.broker.handlers.shares.port import SharesPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.share_sessions import FINAL_EPOCH
 from barnabas.server.broker.shares import check_member
 
 
-async def handle(services: Services, ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    require_share_groups(services)
-    shares = services.shares
+async def handle(port: SharesPort, ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    require_share_groups(port.metadata)
+    shares = port.shares
     try:
         member = check_member(request.group_id, request.member_id)
         shares.sessions.acknowledge(member, request.share_session_epoch)
@@ -50,7 +50,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareAcknowle
         if problem is not None:
             answer.error_code, answer.error_message = problem.code, str(problem)
         if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = services.metadata.current_leader(topic_id, index, ctx.client.listener)
+            leader = port.metadata.current_leader(topic_id, index, ctx.client.listener)
             if leader is not None:
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
                 address = leader.address

@@ -34,8 +34,8 @@ from barnabas.protocol.wire.messages.share_fetch import (
     ShareFetchResponse,
 )
 from barnabas.server.broker.features import require_share_groups
+from barnabas.server.broker.handlers.shares.port import SharesPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
 from barnabas.server.broker.shares import AcknowledgeResults, check_member
 from barnabas.server.replication.purgatory import DelayedOperation, Purgatory
@@ -82,9 +82,9 @@ _MANY_ENTRIES = 500
 """The response to more share partitions is encoded in a thread."""
 
 
-async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
-    require_share_groups(services)
-    shares = services.shares
+async def handle(port: SharesPort, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    require_share_groups(port.metadata)
+    shares = port.shares
     requested, acks = await _requested(request)
     forgotten = [(topic.topic_id, p) for topic in request.forgotten_topics_data for p in topic.partitions]
     try:
@@ -108,9 +108,9 @@ async def handle(services: Services, ctx: RequestContext, request: ShareFetchReq
     if request.share_session_epoch == FINAL_EPOCH:
         await shares.close(member)
     elif not request.is_renew_ack and request.max_bytes > 0:
-        done = await _fetch(services, ctx, request, member, wanted)
+        done = await _fetch(port, ctx, request, member, wanted)
     settings = shares.partitions.config(member[0])
-    return await _respond(services, ctx, acknowledged, done, settings.partition.share_record_lock_duration_ms)
+    return await _respond(port, ctx, acknowledged, done, settings.partition.share_record_lock_duration_ms)
 
 
 async def _requested(
@@ -131,14 +131,14 @@ async def _requested(
 
 
 async def _fetch(
-    services: Services, ctx: RequestContext, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey]
+    port: SharesPort, ctx: RequestContext, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey]
 ) -> _Pass:
     deadline = ctx.deadline(request.max_wait_ms)
     loop = asyncio.get_running_loop()
     while True:
         done = _Pass(ctx.client, ctx.may_read)
         try:
-            await _acquire_all(services, request, member, wanted, done)
+            await _acquire_all(port, request, member, wanted, done)
             failed = any(isinstance(read, KafkaError) for read in done.reads.values())
             if done.acquired or failed or not wanted or loop.time() >= deadline:
                 return done
@@ -148,12 +148,12 @@ async def _fetch(
 
 
 async def _acquire_all(
-    services: Services, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey], done: _Pass
+    port: SharesPort, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey], done: _Pass
 ) -> None:
     """Acquire records of each partition, in order, until MaxRecords or MaxBytes is reached."""
-    shares, partitions = services.shares, services.partitions
+    shares, partitions = port.shares, port.partitions
     group_id, member_id = member
-    bytes_left = min(request.max_bytes, services.config.fetch_max_bytes)
+    bytes_left = min(request.max_bytes, port.config.current.fetch_max_bytes)
     most = request.max_records if request.max_records > 0 else 1
     pauses = Pauses()
     for topic_id, index in wanted:
@@ -175,7 +175,7 @@ async def _acquire_all(
                 strict=request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
             done.watch(found.delayed_fetches, partition.consumer_fetches)
-            read = await found.fetch(wish, bytes_left, services.disk)
+            read = await found.fetch(wish, bytes_left, port.disk)
         except KafkaError as error:
             if error.code in _COORDINATOR_UNAVAILABLE:
                 continue  # the share coordinator is moving; the member sends the next request soon
@@ -191,7 +191,7 @@ async def _acquire_all(
 
 
 async def _respond(
-    services: Services, ctx: RequestContext, acknowledged: AcknowledgeResults, done: _Pass, lock_ms: int
+    port: SharesPort, ctx: RequestContext, acknowledged: AcknowledgeResults, done: _Pass, lock_ms: int
 ) -> ShareFetchResponse:
     topics: dict[object, ShareFetchableTopicResponse] = {}
     nodes: dict[int, NodeEndpoint] = {}
@@ -214,7 +214,7 @@ async def _respond(
                 for piece in read.acquired
             ]
         if ErrorCode.NOT_LEADER_OR_FOLLOWER in (answer.error_code, answer.acknowledge_error_code):
-            leader = services.metadata.current_leader(topic_id, index, ctx.client.listener)
+            leader = port.metadata.current_leader(topic_id, index, ctx.client.listener)
             if leader is not None:
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
                 address = leader.address

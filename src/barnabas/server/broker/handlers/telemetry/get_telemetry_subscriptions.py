@@ -15,15 +15,15 @@ from barnabas.protocol.wire.messages.get_telemetry_subscriptions import (
 )
 from barnabas.server.broker.client_metrics.instances import ACCEPTED_CODECS
 from barnabas.server.broker.client_metrics.subscriptions import ClientAttributes
+from barnabas.server.broker.handlers.telemetry.port import TelemetryPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: GetTelemetrySubscriptionsRequest
+    port: TelemetryPort, ctx: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     try:
-        found = services.client_metrics.instances.subscribe(request.client_instance_id, attributes_of(ctx), ctx.now_ms)
+        found = port.client_metrics.instances.subscribe(request.client_instance_id, attributes_of(ctx), ctx.now_ms)
     except KafkaError as error:
         return GetTelemetrySubscriptionsResponse(error_code=error.code, client_instance_id=request.client_instance_id)
     return GetTelemetrySubscriptionsResponse(
@@ -31,7 +31,7 @@ async def handle(
         subscription_id=found.subscription_id,
         accepted_compression_types=[int(codec) for codec in ACCEPTED_CODECS],
         push_interval_ms=found.wanted.interval_ms,
-        telemetry_max_bytes=services.config.telemetry_max_bytes,
+        telemetry_max_bytes=port.config.current.telemetry_max_bytes,
         delta_temporality=True,
         requested_metrics=list(found.wanted.metrics),
     )

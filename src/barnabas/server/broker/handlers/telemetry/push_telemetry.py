@@ -17,14 +17,14 @@ from barnabas.protocol.wire.messages.push_telemetry import PushTelemetryRequest,
 from barnabas.server.broker.client_metrics.instances import Push
 from barnabas.server.broker.client_metrics.otlp import MetricPoint, OtlpError, read_metrics
 from barnabas.server.broker.handlers.telemetry.get_telemetry_subscriptions import attributes_of
+from barnabas.server.broker.handlers.telemetry.port import TelemetryPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 
 _INFLATED: Final = 10
 
 
-async def handle(services: Services, ctx: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    metrics, limit = services.client_metrics, services.config.telemetry_max_bytes
+async def handle(port: TelemetryPort, ctx: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    metrics, limit = port.client_metrics, port.config.current.telemetry_max_bytes
     push = Push(
         request.client_instance_id,
         request.subscription_id,
@@ -37,7 +37,7 @@ async def handle(services: Services, ctx: RequestContext, request: PushTelemetry
         points: list[MetricPoint] = []
         if push.size:
             loop = asyncio.get_running_loop()
-            points = await loop.run_in_executor(services.disk, _read, bytes(request.metrics), push.codec, limit)
+            points = await loop.run_in_executor(port.disk, _read, bytes(request.metrics), push.codec, limit)
         metrics.add(instance, points)
     except KafkaError as error:
         metrics.count(error)

@@ -19,25 +19,26 @@ from barnabas.core.errors import ErrorCode
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from barnabas.server.broker.auto_create import create_missing
+from barnabas.server.broker.handlers.transactions.port import TransactionsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 
 
-async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    if services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC) is None:
-        await create_missing(services, None, [CONSUMER_OFFSETS_TOPIC])
-    topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-    partitions = services.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+async def handle(
+    port: TransactionsPort, ctx: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    if port.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC) is None:
+        await port.topic_creation.create_missing(None, [CONSUMER_OFFSETS_TOPIC])
+    topic = port.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+    partitions = port.config.current.offsets_topic_num_partitions if topic is None else len(topic.partitions)
     offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinator_partition(request.group_id, partitions))
-    code = await services.transactions.add_partitions(
+    code = await port.transactions.add_partitions(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         [offsets_partition],
-        version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
+        version=min(port.metadata.image.features.levels.get("transaction.version", 0), 1),
         connection=ctx.connection_id,
-        max_wait_ms=services.config.add_partitions_to_txn_retry_backoff_max_ms,
+        max_wait_ms=port.config.current.add_partitions_to_txn_retry_backoff_max_ms,
     )
     if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -25,8 +25,8 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTransaction,
 )
+from barnabas.server.broker.handlers.transactions.port import TransactionsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.partition_results import (
     batched_result,
@@ -39,23 +39,23 @@ BATCHED_SINCE = 4
 
 
 async def handle(
-    services: Services, ctx: RequestContext, request: AddPartitionsToTxnRequest
+    port: TransactionsPort, ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if ctx.api_version >= BATCHED_SINCE:
         # The coordinator processes the transactions in order, and commits the records of many of them together.
-        results = await for_each(partial(_batched, services), request.transactions)
+        results = await for_each(partial(_batched, port), request.transactions)
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     topics = request.v3_and_below_topics
     partitions = await distinct_partitions(topics)
-    codes = await _missing(services, partitions)
+    codes = await _missing(port, partitions)
     if not codes:
-        code = await services.transactions.add_partitions(
+        code = await port.transactions.add_partitions(
             request.v3_and_below_transactional_id,
             ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             partitions,
-            version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
+            version=min(port.metadata.image.features.levels.get("transaction.version", 0), 1),
             connection=ctx.connection_id,
-            max_wait_ms=services.config.add_partitions_to_txn_retry_backoff_max_ms,
+            max_wait_ms=port.config.current.add_partitions_to_txn_retry_backoff_max_ms,
         )
         if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -63,16 +63,16 @@ async def handle(
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await topic_results(topics, codes.__getitem__))
 
 
-async def _batched(services: Services, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    codes = await _missing(services, await distinct_partitions(transaction.topics))
+async def _batched(port: TransactionsPort, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    codes = await _missing(port, await distinct_partitions(transaction.topics))
     if codes:
         return await batched_result(transaction.transactional_id, transaction.topics, codes.__getitem__)
-    return await services.transactions.add_or_verify_partitions(transaction, version=2)
+    return await port.transactions.add_or_verify_partitions(transaction, version=2)
 
 
-async def _missing(services: Services, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+async def _missing(port: TransactionsPort, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """The error codes of all partitions if one cannot be added; empty if all can."""
-    image, configs = services.metadata.image.topics, services.metadata.image.configs
+    image, configs = port.metadata.image.topics, port.metadata.image.configs
     codes: dict[TopicPartition, ErrorCode] = {}
     missing = False
     pauses = Pauses()

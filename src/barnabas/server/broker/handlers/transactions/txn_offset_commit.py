@@ -23,27 +23,29 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from barnabas.server.broker.handlers.transactions.port import TransactionsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 
 ADD_PARTITION_SINCE = 5
 ABORTABLE_SINCE = 4
 
 
-async def handle(services: Services, ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+async def handle(
+    port: TransactionsPort, ctx: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
     if not request.group_id:
         return _error(request, ErrorCode.INVALID_GROUP_ID)
     try:
-        offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
-        partition = services.partitions.get(offsets_partition.topic, offsets_partition.partition)
+        offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, port.groups.partition_for(request.group_id))
+        partition = port.partitions.get(offsets_partition.topic, offsets_partition.partition)
         if partition is None or not partition.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
     except KafkaError as error:
         return _error(request, error.code)
-    settings = services.config
-    async with services.transaction_verifier.in_order(request.transactional_id):
-        rejected = await services.transaction_verifier.verify(
+    settings = port.config.current
+    async with port.transaction_verifier.in_order(request.transactional_id):
+        rejected = await port.transaction_verifier.verify(
             request.transactional_id,
             [TransactionalWrite(partition, request.producer_id, request.producer_epoch)],
             _supported(ctx.api_version),
@@ -53,7 +55,7 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
         )
     if offsets_partition in rejected:
         return _error(request, _for_client(rejected[offsets_partition].code))
-    return await services.groups.txn_offset_commit(ctx, request)
+    return await port.groups.txn_offset_commit(ctx, request)
 
 
 def _for_client(code: ErrorCode) -> ErrorCode:

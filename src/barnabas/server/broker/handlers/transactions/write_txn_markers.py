@@ -33,8 +33,8 @@ from barnabas.protocol.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.server.broker.handlers.transactions.port import TransactionsPort
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import Services
 from barnabas.server.replication.partition import Partition
 
 EPOCH_PER_TRANSACTION = 2
@@ -47,13 +47,15 @@ _UNITS = 5
 """The units of work (`core/work`) of the append of one marker."""
 
 
-async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    deadline = ctx.deadline(services.config.request_timeout_ms)
-    return await write_markers(services, request, ctx.now_ms, deadline)
+async def handle(
+    port: TransactionsPort, ctx: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    deadline = ctx.deadline(port.config.current.request_timeout_ms)
+    return await write_markers(port, request, ctx.now_ms, deadline)
 
 
 async def write_markers(
-    services: Services, request: WriteTxnMarkersRequest, now_ms: int, deadline: float
+    port: TransactionsPort, request: WriteTxnMarkersRequest, now_ms: int, deadline: float
 ) -> WriteTxnMarkersResponse:
     """Append the markers and wait until they are committed, or until `deadline`, a time of the event loop."""
     waiting: _Waiting = []
@@ -68,13 +70,13 @@ async def write_markers(
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
             for answer in answers:
                 try:
-                    partition = services.partitions.get(topic.name, answer.partition_index)
+                    partition = port.partitions.get(topic.name, answer.partition_index)
                     if partition is None:  # also if other brokers have replicas, as Kafka's handler; the sender retries
                         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     if partition.is_mirror:
                         partition.require_log()
                         continue
-                    _check(services, partition, marker)
+                    _check(port, partition, marker)
                     if topic.name == CONSUMER_OFFSETS_TOPIC:
                         offsets.append((answer, marker))
                     else:
@@ -82,7 +84,7 @@ async def write_markers(
                 except KafkaError as error:
                     answer.error_code = error.code
                 await pauses.after(_UNITS)
-    await for_each(partial(_end_offsets, services, deadline), offsets)
+    await for_each(partial(_end_offsets, port, deadline), offsets)
     for answer, partition, end in waiting:
         code = partition.try_committed(end)
         if code is None:
@@ -91,7 +93,7 @@ async def write_markers(
     return response
 
 
-def _check(services: Services, partition: Partition, marker: WritableTxnMarker) -> None:
+def _check(port: TransactionsPort, partition: Partition, marker: WritableTxnMarker) -> None:
     """Raises KafkaError for a marker of a previous transaction. Any other marker removes the verification guard of its
     producer, because the transaction ends."""
     known = partition.producer(marker.producer_id)
@@ -105,7 +107,7 @@ def _check(services: Services, partition: Partition, marker: WritableTxnMarker) 
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"The marker is of a previous transaction of producer {marker.producer_id} in {partition.name}.",
         )
-    services.transaction_verifier.on_marker(partition.name, marker.producer_id)
+    port.transaction_verifier.on_marker(partition.name, marker.producer_id)
 
 
 def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int:
@@ -120,11 +122,11 @@ def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int
 
 
 async def _end_offsets(
-    services: Services, deadline: float, wanted: tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]
+    port: TransactionsPort, deadline: float, wanted: tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]
 ) -> None:
     answer, marker = wanted
     try:
-        await services.groups.complete_transaction(
+        await port.groups.complete_transaction(
             answer.partition_index,
             marker.producer_id,
             marker.producer_epoch,

@@ -1,0 +1,1 @@
+"""Shells: the APIs of administration, most of which a broker forwards to the controller."""
