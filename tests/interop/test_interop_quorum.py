@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.server.node.config import build_config
-from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.server import Node
+from barnabas.server.quorum.metadata_log import RaftMetadataLog
 from barnabas.testing.ports import free_ports
 from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from barnabas.server.metadata.errors import MetadataError
-from barnabas.server.node.zookeeper.machine.effects import ProposalOutcome
+from barnabas.server.quorum.zookeeper.machine.effects import ProposalOutcome
 from tests.property.zookeeper_bugs import BUGS
 from tests.property.zookeeper_plans import CUT, OVERTAKEN, RESIGNING, SNAPPY, STORMY, ZOMBIES, Plan
 from tests.property.zookeeper_world import InvariantError, run_world

@@ -10,14 +10,14 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from barnabas.server.node.zookeeper.machine.appends import Appends
-from barnabas.server.node.zookeeper.machine.effects import Effect, ProposalOutcome, Settled
-from barnabas.server.node.zookeeper.machine.lease import ControllerLease
-from barnabas.server.node.zookeeper.machine.live_nodes import LiveNodes
-from barnabas.server.node.zookeeper.machine.log_view import ZooKeeperLogView
-from barnabas.server.node.zookeeper.machine.node import ZooKeeperMachine
-from barnabas.server.node.zookeeper.machine.reader import LogReader, ZooKeeperCall
-from barnabas.server.node.zookeeper.machine.requests import (
+from barnabas.server.quorum.zookeeper.machine.appends import Appends
+from barnabas.server.quorum.zookeeper.machine.effects import Effect, ProposalOutcome, Settled
+from barnabas.server.quorum.zookeeper.machine.lease import ControllerLease
+from barnabas.server.quorum.zookeeper.machine.live_nodes import LiveNodes
+from barnabas.server.quorum.zookeeper.machine.log_view import ZooKeeperLogView
+from barnabas.server.quorum.zookeeper.machine.node import ZooKeeperMachine
+from barnabas.server.quorum.zookeeper.machine.reader import LogReader, ZooKeeperCall
+from barnabas.server.quorum.zookeeper.machine.requests import (
     Answer,
     Check,
     Children,
@@ -28,8 +28,8 @@ from barnabas.server.node.zookeeper.machine.requests import (
     RequestFailed,
     SetData,
 )
-from barnabas.server.node.zookeeper.machine.upkeep import SnapshotUpkeep
-from barnabas.server.node.zookeeper.machine.writer import Writer
+from barnabas.server.quorum.zookeeper.machine.upkeep import SnapshotUpkeep
+from barnabas.server.quorum.zookeeper.machine.writer import Writer
 from tests.property.zookeeper_plans import CUT, RESIGNING, SNAPPY, STORMY, ZOMBIES, Plan
 
 

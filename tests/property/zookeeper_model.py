@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.server.node.zookeeper.machine.requests import (
+from barnabas.server.quorum.zookeeper.machine.requests import (
     Answer,
     Check,
     Children,

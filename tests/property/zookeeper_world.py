@@ -16,10 +16,10 @@ from uuid import UUID
 from barnabas.core.errors import KafkaError
 from barnabas.server.metadata.ports import LoadedSnapshot
 from barnabas.server.metadata.records.codec import MetadataRecord, TopicRecord
-from barnabas.server.node.zookeeper.entries import encode_snapshot
-from barnabas.server.node.zookeeper.layout import BROKER_IDS, TAIL, broker_path, read_tail
-from barnabas.server.node.zookeeper.machine import reader, writer
-from barnabas.server.node.zookeeper.machine.effects import (
+from barnabas.server.quorum.zookeeper.entries import encode_snapshot
+from barnabas.server.quorum.zookeeper.layout import BROKER_IDS, TAIL, broker_path, read_tail
+from barnabas.server.quorum.zookeeper.machine import reader, writer
+from barnabas.server.quorum.zookeeper.machine.effects import (
     Commit,
     Effect,
     Fatal,
@@ -30,8 +30,8 @@ from barnabas.server.node.zookeeper.machine.effects import (
     ProposalOutcome,
     Settled,
 )
-from barnabas.server.node.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
-from barnabas.server.node.zookeeper.machine.requests import (
+from barnabas.server.quorum.zookeeper.machine.node import ControllerCandidate, ZooKeeperMachine
+from barnabas.server.quorum.zookeeper.machine.requests import (
     Answer,
     Children,
     FailureReason,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 from barnabas.server.broker.quorum import batches as quorum_batches
 from barnabas.server.node.adapters import ReplicatedWriter
-from barnabas.server.node.channels.coordination import Markers
+from barnabas.server.peers.coordination import Markers
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.roles import leader as leader_module
 from barnabas.server.storage import appending, recovery, scanning

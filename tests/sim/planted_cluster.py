@@ -30,7 +30,7 @@ from barnabas.server.metadata.failure_detector import FailureDetector
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
-from barnabas.server.node.quorum import vote_store
+from barnabas.server.quorum import vote_store
 from barnabas.server.raft.machine.progress import Progress
 from barnabas.server.raft.machine.values import Voters
 from barnabas.server.replication.directories.found_logs import FoundLogs
@@ -401,7 +401,7 @@ def _view_stands_still(patch: Patch) -> None:
 def _markers_dropped(patch: Patch) -> None:
     """A transaction marker counts as written if the partition's leader cannot be reached."""
     from barnabas.protocol.wire.messages import write_txn_markers as wire
-    from barnabas.server.node.channels.coordination import Markers
+    from barnabas.server.peers.coordination import Markers
 
     real = Markers.write
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from barnabas.server.coordination.group import groups
-from barnabas.server.node.channels.source import LinkSource
-from barnabas.server.node.link_coordination.changes import NAME, STATE
-from barnabas.server.node.link_coordination.group_offsets import GroupOffsets
-from barnabas.server.node.link_coordination.leaders import MirrorMetadata
-from barnabas.server.node.link_coordination.rounds import LinkRounds
-from barnabas.server.replication.links import leader, machine
-from barnabas.server.replication.links.fetched import plan_append
-from barnabas.server.replication.links.task import MirrorTask
+from barnabas.server.links.changes import NAME, STATE
+from barnabas.server.links.fetching import leader, machine
+from barnabas.server.links.fetching.fetched import plan_append
+from barnabas.server.links.fetching.task import MirrorTask
+from barnabas.server.links.group_offsets import GroupOffsets
+from barnabas.server.links.leaders import MirrorMetadata
+from barnabas.server.links.rounds import LinkRounds
+from barnabas.server.links.source import LinkSource
 from barnabas.server.replication.ports import LogBounds
 from barnabas.server.replication.roles.leader import LeaderRole
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
@@ -26,7 +26,7 @@ from barnabas.testing.sim.mirroring.faults import LinkFaultMenu
 Patch = pytest.MonkeyPatch
 WRONG = (CorrectnessError,)
 ANY = (CorrectnessError, LivenessError, CrashError)
-_LINKS = "barnabas.server.replication.links"
+_LINKS = "barnabas.server.links.fetching"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _offsets_beyond_the_end(patch: Patch) -> None:
     def plan_offsets(source: Mapping[Any, int], bounds: Mapping[Any, Any], local: Mapping[Any, int]) -> dict[Any, int]:
         return {key: offset for key, offset in source.items() if key in bounds and local.get(key) != offset}
 
-    patch.setattr("barnabas.server.node.link_coordination.group_offsets.plan_offsets", plan_offsets)
+    patch.setattr("barnabas.server.links.group_offsets.plan_offsets", plan_offsets)
 
 
 def _members_ignored(patch: Patch) -> None:

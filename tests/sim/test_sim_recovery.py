@@ -23,7 +23,7 @@ from barnabas.protocol.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.server.node.channels.controller import ActiveController
+from barnabas.server.peers.controller import ActiveController
 from barnabas.testing import sim
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.fencing_rules import DeafBrokerIsSilent

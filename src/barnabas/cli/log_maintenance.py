@@ -260,7 +260,7 @@ def _config_view(directory: LogDir) -> ConfigView:
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.metadata.loader import Loader
     from barnabas.server.metadata.publish import Publisher
-    from barnabas.server.node.quorum.offline import replay
+    from barnabas.server.quorum.offline import replay
 
     publisher = Publisher(ClusterImage(cluster_id=directory.cluster_id))
     if directory.fs.exists(f"{directory.path}/{METADATA_TOPIC}-0"):

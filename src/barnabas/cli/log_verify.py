@@ -11,7 +11,7 @@ from barnabas.cli.options import DryRun, Json, Yes
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, confirm, fail, note, print_json, print_table, size_text
 
 if TYPE_CHECKING:
-    from barnabas.server.node.repair.findings import Finding
+    from barnabas.server.repair.findings import Finding
     from barnabas.server.storage.fs import FileSystem
 
 DataDirs = Annotated[list[str], typer.Argument(help="Data directories (log.dirs).", metavar="DIR...")]
@@ -25,7 +25,7 @@ def verify(data_dirs: DataDirs, json: Json = False) -> None:
     The broker may run. The exit code is 1 if a file is damaged. A torn end is no damage: a running broker is writing
     there, or the next start cuts it off.
     """
-    from barnabas.server.node.repair.findings import DERIVED, ROT
+    from barnabas.server.repair.findings import DERIVED, ROT
 
     findings = _check(data_dirs, quiet=json)
     if json:
@@ -48,7 +48,7 @@ def repair(data_dirs: DataDirs, dry_run: DryRun = False, yes: Yes = False, json:
     begin with `damaged-`.
     """
     from barnabas.core.errors import BarnabasError
-    from barnabas.server.node.repair.steps import apply, plan
+    from barnabas.server.repair.steps import apply, plan
     from barnabas.server.storage import names
     from barnabas.server.storage.fs import OsFileSystem
 
@@ -81,7 +81,7 @@ def _check(data_dirs: list[str], *, quiet: bool) -> list[Finding]:
     from rich.progress import Progress
 
     from barnabas.core.errors import BarnabasError
-    from barnabas.server.node.repair.findings import check_directory, total_bytes
+    from barnabas.server.repair.findings import check_directory, total_bytes
     from barnabas.server.storage.fs import OsFileSystem
 
     fs = OsFileSystem()

@@ -31,8 +31,8 @@ from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.records.other import ProducerIdsRecord
 from barnabas.server.metadata.snapshot import image_records
-from barnabas.server.node.zookeeper.config import ZooKeeperConfig
-from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
+from barnabas.server.quorum.zookeeper.config import ZooKeeperConfig
+from barnabas.server.quorum.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
 from tests.configs import controller_config
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.server.metadata.records.other import UserScramCredentialRecord
-from barnabas.server.node.quorum.snapshot_files import bootstrap_records
+from barnabas.server.quorum.snapshot_files import bootstrap_records
 from barnabas.server.storage.fs import OsFileSystem
 from barnabas.testing import EmbeddedBroker
 from tests.system.cli.conftest import Cli

@@ -15,8 +15,8 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from barnabas.protocol.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.server.node.config import build_config
-from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.server import Node
+from barnabas.server.quorum.metadata_log import RaftMetadataLog
 from barnabas.testing.ports import free_ports
 
 ALL = (1, 2, 3)

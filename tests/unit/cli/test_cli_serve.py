@@ -85,7 +85,7 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
     )
     assert "importlib.metadata" not in imported
     assert {
-        "barnabas.server.node.quorum.messages",
+        "barnabas.server.quorum.messages",
         "barnabas.server.node.setup.cluster_id",
         "barnabas.protocol.wire.messages.vote",
     } & imported == set()

@@ -14,8 +14,8 @@ from barnabas.core.properties import parse_properties, render_properties
 from barnabas.core.rng import random_uuid, secure_rng, system_rng
 from barnabas.server.metadata.features import METADATA_VERSION_NAMES, bootstrap_records
 from barnabas.server.metadata.records.codec import LATEST_METADATA_VERSION
-from barnabas.server.node.quorum.snapshot_files import BOOTSTRAP_FILE, render_snapshot
 from barnabas.server.node.setup.first_users import first_user_records
+from barnabas.server.quorum.snapshot_files import BOOTSTRAP_FILE, render_snapshot
 
 _LEVEL = METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]
 

@@ -53,6 +53,8 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.quota_callback import build_limits
+from barnabas.server.monitoring.groups import GroupMonitor
+from barnabas.server.monitoring.limits import LeftOut
 from barnabas.server.node.adapters import (
     GroupCoordinatorListener,
     ImageCatalog,
@@ -60,10 +62,7 @@ from barnabas.server.node.adapters import (
     ReplicatedWriter,
     TransactionCoordinatorListener,
 )
-from barnabas.server.node.channels.controller import HEARTBEAT
-from barnabas.server.node.channels.coordination import CoordinationChannels
-from barnabas.server.node.channels.peers import Peers
-from barnabas.server.node.channels.replication import ReplicationChannel
+from barnabas.server.node.collectors import monitor_broker
 from barnabas.server.node.connection_limits import (
     ConnectionLimitsUpdater,
     build_connection_quotas,
@@ -71,14 +70,10 @@ from barnabas.server.node.connection_limits import (
 )
 from barnabas.server.node.image_slices import ImageSlices
 from barnabas.server.node.lifecycle import BrokerLifecycle
-from barnabas.server.node.link_coordination.building import build_cluster_links
+from barnabas.server.node.links import build_cluster_links
 from barnabas.server.node.listening.broker_listeners import BrokerListeners, BuildListener
-from barnabas.server.node.monitoring.groups import GroupMonitor
-from barnabas.server.node.monitoring.limits import LeftOut
-from barnabas.server.node.monitoring.node import monitor_broker
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.patience import ShutdownPatience
-from barnabas.server.node.quorum.majority import majority_may_run
 from barnabas.server.node.running import running, unless
 from barnabas.server.node.setup.join_checks import check_may_join
 from barnabas.server.node.setup.ports_taken import TakenPort
@@ -94,6 +89,11 @@ from barnabas.server.node.typed_configs import (
     build_replication_config,
     build_transport_config,
 )
+from barnabas.server.peers.controller import HEARTBEAT
+from barnabas.server.peers.coordination import CoordinationChannels
+from barnabas.server.peers.peers import Peers
+from barnabas.server.peers.replication import ReplicationChannel
+from barnabas.server.quorum.majority import majority_may_run
 from barnabas.server.replication.cleaning.compaction import Compactor
 from barnabas.server.replication.cleaning.engine import InlineEngine, ProcessEngine
 from barnabas.server.replication.config import ReplicationConfig
@@ -153,7 +153,7 @@ class BrokerRole:
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._links = build_cluster_links(parts, self.partitions, self._channels, controller, lambda: self.broker_epoch)
-        self._tiered = build_tiered_storage(parts, self.partitions, self._channels.links.router)
+        self._tiered = build_tiered_storage(parts, self.partitions, self._channels.router)
         self._producer_ids = ProducerIds(controller, parts.node_id)
         self.groups = self._build_group_coordinator()
         self.transactions = TransactionCoordinator(

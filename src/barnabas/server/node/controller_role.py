@@ -29,15 +29,15 @@ from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.quota_callback import build_limits
 from barnabas.server.metadata.records.codec import MetadataRecord
-from barnabas.server.node.channels.broker_probe import BrokerConnector
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.parts import Parts
-from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
-from barnabas.server.node.quorum.raft_log import METADATA_PARTITION
-from barnabas.server.node.quorum.snapshot_files import bootstrap_records
 from barnabas.server.node.setup.ports_taken import TakenPort
 from barnabas.server.node.setup.security import NodeSecurity
 from barnabas.server.node.typed_configs import build_controller_config, build_transport_config
+from barnabas.server.peers.broker_probe import BrokerConnector
+from barnabas.server.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.quorum.raft_log import METADATA_PARTITION
+from barnabas.server.quorum.snapshot_files import bootstrap_records
 
 
 class ControllerRole:

@@ -23,16 +23,16 @@ from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.config import NodeConfig
-from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.setup.identity import Identity
 from barnabas.server.node.setup.security import BuiltSecurity, NodeSecurity
+from barnabas.server.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.descriptors import DescriptorShares
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import FileSystem
 
 if TYPE_CHECKING:
-    from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
+    from barnabas.server.quorum.zookeeper.metadata_log import ZooKeeperMetadataLog
 
 log = get_logger("barnabas.server.broker")
 

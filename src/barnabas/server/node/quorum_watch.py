@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.core.telemetry import get_logger
-from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.quorum.metadata_log import RaftMetadataLog
 
 log = get_logger("barnabas.server.node")
 

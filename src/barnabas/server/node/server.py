@@ -32,15 +32,12 @@ from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.snapshot import image_records
 from barnabas.server.node.broker_role import BrokerRole
-from barnabas.server.node.channels.controller import ActiveController
+from barnabas.server.node.collectors import monitor_cluster, monitor_process, node_labels
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.controller_role import ControllerListeners, ControllerRole
 from barnabas.server.node.health import Health, NodeState, judge_health
 from barnabas.server.node.loop_watchdog import LoopWatchdog
-from barnabas.server.node.monitoring.node import monitor_cluster, monitor_process, node_labels
 from barnabas.server.node.parts import Parts
-from barnabas.server.node.quorum.majority import majority_may_run
-from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.quorum_watch import QuorumWatch, describe_contacts
 from barnabas.server.node.running import StoppedError, running, unless
 from barnabas.server.node.setup.descriptors import measure_descriptors
@@ -50,6 +47,9 @@ from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, tak
 from barnabas.server.node.setup.security import NodeSecurity, SecurityBuilder
 from barnabas.server.node.setup.topology import Address
 from barnabas.server.node.typed_configs import build_quorum_config
+from barnabas.server.peers.controller import ActiveController
+from barnabas.server.quorum.majority import majority_may_run
+from barnabas.server.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.raft.machine.values import ReplicaKey
 from barnabas.server.storage.descriptors import RESERVE, descriptor_limit, divide_descriptors
 from barnabas.server.storage.directory.log_dir import LogDir
@@ -59,8 +59,8 @@ from barnabas.server.storage.segments.open_segments import OpenSegments
 
 if TYPE_CHECKING:
     from barnabas.server.node.metrics_pages import MetricsPages
-    from barnabas.server.node.monitoring.otlp_push import OtlpPush
-    from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
+    from barnabas.server.node.otlp_push import OtlpPush
+    from barnabas.server.quorum.zookeeper.metadata_log import ZooKeeperMetadataLog
 
 log = get_logger("barnabas.server.node")
 
@@ -333,7 +333,7 @@ class Node:
         """If zookeeper.connect is set, connect to ZooKeeper and take the cluster id from it; otherwise return None."""
         if not self.config.topology.zookeeper:
             return None
-        from barnabas.server.node.zookeeper.joining import join
+        from barnabas.server.node.setup.zookeeper import join
 
         advertised = [port.advertised for port in clients], [port.advertised for port in controllers]
         joining = join(self.config, self.identity, *advertised, self._clock, self._rng)
@@ -397,7 +397,7 @@ class Node:
             )
 
         if self.config["barnabas.metrics.otlp.endpoint"] is not None:
-            from barnabas.server.node.monitoring.otlp_push import OtlpPush
+            from barnabas.server.node.otlp_push import OtlpPush
 
             self._push = OtlpPush(self.config, self.metrics, self._labels)
 

@@ -25,9 +25,9 @@ from barnabas.server.metadata.configs.tables import GROUP_CONFIGS
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.node.adapters import ImageCatalog, ReplicatedWriter
-from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.typed_configs import SHARE_COORDINATOR
+from barnabas.server.peers.coordination import CoordinationChannels
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
 from barnabas.server.replication.rules.share_values import SharePartitionConfig
 from barnabas.server.replication.shares.partitions import SharePartitions

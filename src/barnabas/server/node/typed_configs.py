@@ -27,8 +27,8 @@ from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIG
 from barnabas.server.metadata.controller.settings import ControllerConfig
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.lifecycle import LifecycleConfig
-from barnabas.server.node.quorum.metadata_log import QuorumConfig
 from barnabas.server.node.setup.identity import Identity
+from barnabas.server.quorum.metadata_log import QuorumConfig
 from barnabas.server.raft.machine.values import RaftConfig, RaftEndpoint
 from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.maintenance.scheduled import MaintenanceConfig

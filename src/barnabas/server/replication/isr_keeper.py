@@ -2,7 +2,7 @@
 
 Every half replica.lag.time.max.ms the followers are checked for lag: `Partition.shrink_isr` calls
 `LeaderRole.shrink_isr`, and `rules/isr.py` (`try_shrink`) decides. A proposal returns by `LeaderRole`, `Partition` and
-`Replication` to `IsrKeeper.propose`; `PeerChannel.alter_partition` sends it (`node/channels/replication.py`). The
+`Replication` to `IsrKeeper.propose`; `PeerChannel.alter_partition` sends it (`peers/replication.py`). The
 proposals of all partitions go to the controller in one AlterPartition request, one request at a time. A proposal
 without a response is sent again with the broker epoch of that time, unless an image has settled the proposal meanwhile.
 """

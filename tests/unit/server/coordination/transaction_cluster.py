@@ -29,7 +29,7 @@ from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndE
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.metadata.image.small import ConfigsImage
-from barnabas.server.node.channels.coordination import CoordinationChannels
+from barnabas.server.peers.coordination import CoordinationChannels
 from barnabas.server.storage.producers.state import ProducerEntry, ProducerState
 from tests.configs import transaction_config
 from tests.golden.transaction.conversation import settle, show_record

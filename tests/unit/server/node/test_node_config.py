@@ -10,13 +10,13 @@ import pytest
 
 from barnabas.core.config import ConfigError
 from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
-from barnabas.server.node.quorum.quorum_state import (
+from barnabas.server.node.setup.identity import IdentityError, find_identity
+from barnabas.server.quorum.quorum_state import (
     QuorumState,
     QuorumStateError,
     parse_quorum_state,
     render_quorum_state,
 )
-from barnabas.server.node.setup.identity import IdentityError, find_identity
 from barnabas.server.storage.fs import OsFileSystem
 
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from barnabas.server.node.patience import MAJORITY_GONE_S, NO_ANSWER_S, PROGRESS_S, ShutdownPatience
-from barnabas.server.node.quorum.majority import majority_may_run
+from barnabas.server.quorum.majority import majority_may_run
 from barnabas.server.raft.machine.values import RaftEndpoint, ReplicaKey, VoterNode, Voters
 
 

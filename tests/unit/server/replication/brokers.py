@@ -58,8 +58,8 @@ from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.ports import ImageSubscriber
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
-from barnabas.server.node.channels.replication import ReplicationChannel
 from barnabas.server.node.typed_configs import build_log_config
+from barnabas.server.peers.replication import ReplicationChannel
 from barnabas.server.replication.directories.mover import DirectoryMover
 from barnabas.server.replication.directories.reporter import DirectoryReporter
 from barnabas.server.replication.flushing import Flusher

@@ -9,13 +9,13 @@ from barnabas.core.telemetry.table.row import MetricKind, MetricRow, attribute, 
 _C: Final = MetricKind.COUNTER
 _G: Final = MetricKind.GAUGE
 
-_REPLICAS: Final = "server/node/monitoring/replicas"
+_REPLICAS: Final = "server/monitoring/replicas"
 _TRAFFIC: Final = "server/replication/traffic"
 _REQUESTS: Final = "server/broker/request_metrics"
-_CONTROLLER: Final = "server/node/monitoring/cluster"
-_QUORUM: Final = "server/node/monitoring/quorum"
-_NETWORK: Final = "server/node/monitoring/network"
-_GROUPS: Final = "server/node/monitoring/groups"
+_CONTROLLER: Final = "server/monitoring/cluster"
+_QUORUM: Final = "server/monitoring/quorum"
+_NETWORK: Final = "server/monitoring/network"
+_GROUPS: Final = "server/monitoring/groups"
 
 _MANAGER: Final = "kafka.server:type=ReplicaManager,name="
 _TOPICS: Final = "kafka.server:type=BrokerTopicMetrics,name="
@@ -89,7 +89,7 @@ TOPIC_ROWS: Final[tuple[MetricRow, ...]] = tuple(
     )
 )
 
-_REMOTE: Final = "server/node/monitoring/tiered"
+_REMOTE: Final = "server/monitoring/tiered"
 REMOTE_ROWS: Final[tuple[MetricRow, ...]] = (
     *(
         kafka(_C, f"{_TOPICS}{name}PerSec", help_text + " The series without a topic counts all topics.", _REMOTE,

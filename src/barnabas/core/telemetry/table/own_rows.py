@@ -10,17 +10,17 @@ _C: Final = MetricKind.COUNTER
 _G: Final = MetricKind.GAUGE
 _H: Final = MetricKind.HISTOGRAM
 
-_GROUPS: Final = "server/node/monitoring/groups"
-_LINKS: Final = "server/node/monitoring/links"
+_GROUPS: Final = "server/monitoring/groups"
+_LINKS: Final = "server/monitoring/links"
 _NETWORK: Final = "protocol/transport"
 _CLEANER: Final = "server/replication/cleaning"
-_PROCESS: Final = "server/node/monitoring/process"
+_PROCESS: Final = "server/monitoring/process"
 _LOOP: Final = "core/telemetry/loop_watch"
 _DISPATCH: Final = "server/broker/request_metrics"
 _DESCRIPTORS: Final = "server/node/setup/descriptors"
 _MOVER: Final = "server/replication/directories"
 _CLIENTS: Final = "server/broker/client_metrics"
-_USAGE: Final = "server/node/monitoring/clients"
+_USAGE: Final = "server/monitoring/clients"
 
 LAG_ROWS: Final[tuple[MetricRow, ...]] = (
     own(_G, "kafka_consumergroup_current_offset", "The committed offset of a group.", _GROUPS,
@@ -34,13 +34,13 @@ LAG_ROWS: Final[tuple[MetricRow, ...]] = (
         "consumergroup", "topic"),
     own(_G, "kafka_consumergroup_members", "Members of a group.", _GROUPS, "consumergroup"),
     own(_G, "kafka_topic_partition_current_offset",
-        "The high watermark of the partition; on the broker that leads it.", "server/node/monitoring/replicas",
+        "The high watermark of the partition; on the broker that leads it.", "server/monitoring/replicas",
         "topic", "partition"),
     own(_G, "kafka_topic_partition_oldest_offset",
-        "The first offset of the partition; on the broker that leads it.", "server/node/monitoring/replicas",
+        "The first offset of the partition; on the broker that leads it.", "server/monitoring/replicas",
         "topic", "partition"),
     own(_G, "kafka_brokers", "Brokers that are not fenced; on the active controller only.",
-        "server/node/monitoring/cluster"),
+        "server/monitoring/cluster"),
     own(_G, "barnabas_consumergroup_lag_seconds",
         "For how long the oldest record that the group has not read has been in the log, to about 10 seconds; "
         "at most the time since this broker became the group's coordinator.", _GROUPS,
@@ -133,15 +133,15 @@ CLIENT_ROWS: Final[tuple[MetricRow, ...]] = (
 
 STORAGE_ROWS: Final[tuple[MetricRow, ...]] = (
     own(_G, "barnabas_remote_reads_waiting", "Parts of objects that wait to be read from the object store.",
-        "server/node/monitoring/tiered"),
+        "server/monitoring/tiered"),
     own(_C, "barnabas_log_disk_reads_total", "Reads of records that were not in the page cache.",
         "server/replication/traffic"),
-    own(_G, "barnabas_log_dir_bytes", "Bytes of all logs in a log directory.", "server/node/monitoring/replicas",
+    own(_G, "barnabas_log_dir_bytes", "Bytes of all logs in a log directory.", "server/monitoring/replicas",
         "path"),
     own(_G, "barnabas_log_dir_free_bytes", "Free bytes of the file system of a log directory.",
-        "server/node/monitoring/replicas", "path"),
+        "server/monitoring/replicas", "path"),
     own(_G, "barnabas_log_dir_total_bytes", "Bytes of the file system of a log directory.",
-        "server/node/monitoring/replicas", "path"),
+        "server/monitoring/replicas", "path"),
     own(_C, "barnabas_log_cleaner_passes_total", "Completed cleaning passes.", _CLEANER),
     own(_C, "barnabas_log_cleaner_failures_total", "Cleaning passes that failed.", _CLEANER),
     own(_C, "barnabas_log_cleaner_read_bytes_total", "Bytes read by the cleaner.", _CLEANER),
@@ -175,14 +175,14 @@ NODE_ROWS: Final[tuple[MetricRow, ...]] = (
         "version", "node_id", "cluster_id", "roles"),
     own(_G, "barnabas_ready", "1 if the node gives full service, as the page /readyz says.", _PROCESS),
     own(_G, "barnabas_ready_part", "1 if a part of the node is ready, as the page /readyz says.", _PROCESS, "part"),
-    own(_G, "barnabas_quorum_known", "1 if this node knows an active controller.", "server/node/monitoring/quorum"),
+    own(_G, "barnabas_quorum_known", "1 if this node knows an active controller.", "server/monitoring/quorum"),
     own(_G, "barnabas_quorum_without_controller_seconds", "For how long this node has known no active controller.",
-        "server/node/monitoring/quorum"),
+        "server/monitoring/quorum"),
     own(_G, "barnabas_quorum_replica_lag", "Metadata records that a controller or broker lacks; on the leader of the "
         "quorum only, without those that have not fetched from it.",
-        "server/node/monitoring/quorum", "node_id", "role"),
+        "server/monitoring/quorum", "node_id", "role"),
     own(_G, "barnabas_metadata_lag", "Committed metadata records that this node has not applied.",
-        "server/node/monitoring/quorum"),
+        "server/monitoring/quorum"),
     own(_H, "barnabas_loop_held_ms", "Steps of requests, in which the event loop ran nothing else.", _LOOP, "by"),
     own(_G, "barnabas_loop_held_max_ms", "The longest such step since the node started.", _LOOP, "by"),
     own(_H, "barnabas_loop_late_ms", "How late the event loop ran a task that was due.", _LOOP),
@@ -193,11 +193,11 @@ NODE_ROWS: Final[tuple[MetricRow, ...]] = (
     own(_G, "process_resident_memory_bytes", "Memory of the process.", _PROCESS),
     own(_G, "process_start_time_seconds", "When the process started (Unix time).", _PROCESS),
     own(_G, "barnabas_metrics_left_out", "Series that were left out because of a limit of this page.",
-        "server/node/monitoring/limits", "kind"),
+        "server/monitoring/limits", "kind"),
     own(_G, "barnabas_metrics_build_seconds", "How long the page before this one took to build.",
         "server/node/metrics_pages"),
     own(_C, "barnabas_otlp_pushes_total", "Pushes to barnabas.metrics.otlp.endpoint, by their outcome: ok or failed.",
-        "server/node/monitoring/otlp_push", "result"),
+        "server/monitoring/otlp_push", "result"),
     own(_G, "barnabas_client_metrics_instances", "Clients that have asked for their subscription (KIP-714).", _CLIENTS),
     own(_C, "barnabas_client_metrics_pushes_total", "Pushes of clients, by their outcome.", _CLIENTS, "result"),
     own(_G, "barnabas_client_metric", "The newest value that a client has pushed; a counter or a sum is added up.",

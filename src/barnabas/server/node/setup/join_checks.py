@@ -18,8 +18,8 @@ from barnabas.protocol.wire.messages.list_groups import ListGroupsRequest, ListG
 from barnabas.server.metadata.features import STREAMS_VERSION
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ResourceType
-from barnabas.server.node.channels.peers import PeerSender
 from barnabas.server.node.lifecycle import RegistrationError
+from barnabas.server.peers.peers import PeerSender
 
 log = get_logger("barnabas.server.broker")
 

@@ -16,13 +16,13 @@ from barnabas.protocol.security.quotas.rates import QuotaWindows
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
-from barnabas.server.node.channels.peer_router import PeerRouter
-from barnabas.server.node.monitoring.tiered import TieredMonitor
+from barnabas.server.monitoring.tiered import TieredMonitor
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.tiered.event_topic import PeerEventTopic
 from barnabas.server.node.tiered.hosted import HostedPartitions
 from barnabas.server.node.tiered.settings import read_settings
 from barnabas.server.node.typed_configs import build_tiering_configs
+from barnabas.server.peers.peer_router import PeerRouter
 from barnabas.server.replication.partitions import Partitions
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.tiering.copier import SegmentCopier

@@ -29,8 +29,8 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.server.metadata.image.cluster import TopicImage
-from barnabas.server.node.channels.peer_router import PeerRouter
 from barnabas.server.node.tiered.settings import MetadataTopicSettings
+from barnabas.server.peers.peer_router import PeerRouter
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.purgatory import wait_for_bytes
 from barnabas.server.tiering.errors import RemoteStorageError

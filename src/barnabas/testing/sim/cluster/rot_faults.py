@@ -22,8 +22,8 @@ from barnabas.client.values import NewTopic
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.server.metadata.image.topics import LOST_DIRECTORY
-from barnabas.server.node.repair.findings import check_directory
-from barnabas.server.node.repair.steps import apply, plan
+from barnabas.server.repair.findings import check_directory
+from barnabas.server.repair.steps import apply, plan
 from barnabas.server.storage import names
 from barnabas.testing.sim.cluster.cluster import disk_is_well
 from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext

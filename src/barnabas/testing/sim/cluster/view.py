@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.context import CoordinatorContext
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.server.coordination.group.shard import GroupShard
-    from barnabas.server.coordination.links.values import MirrorId, MirrorStored
     from barnabas.server.coordination.transaction.state import Transaction
+    from barnabas.server.links.coordination.values import MirrorId, MirrorStored
+    from barnabas.server.links.fetching.task import MirrorTask
+    from barnabas.server.links.fetching.values import StoredMirror
     from barnabas.server.metadata.controller.sessions import BrokerSessions
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
-    from barnabas.server.replication.links.task import MirrorTask
-    from barnabas.server.replication.links.values import StoredMirror
     from barnabas.server.replication.partition import Partition
     from barnabas.server.replication.rules.leader import LeaderState
     from barnabas.server.storage.log import Log

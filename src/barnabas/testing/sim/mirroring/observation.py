@@ -9,8 +9,8 @@ from barnabas.testing.sim.cluster.rule import Row, batches_of
 from barnabas.testing.sim.cluster.view import mirror_tasks_of
 
 if TYPE_CHECKING:
-    from barnabas.server.replication.links.task import MirrorTask
-    from barnabas.server.replication.links.values import MirrorMode
+    from barnabas.server.links.fetching.task import MirrorTask
+    from barnabas.server.links.fetching.values import MirrorMode
     from barnabas.testing.sim.mirroring.site import Site
 
 

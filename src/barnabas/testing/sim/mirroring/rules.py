@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
 from barnabas.protocol.records.batch import iter_batches
-from barnabas.server.replication.links.states import MirrorState
+from barnabas.server.links.fetching.states import MirrorState
 from barnabas.testing.sim.cluster.observation import Key, Replica
 from barnabas.testing.sim.cluster.rule import Row, batches_of
 from barnabas.testing.sim.cluster.view import coordinators_of, mirror_states_of, stored_mirror_of
@@ -16,7 +16,7 @@ from barnabas.testing.sim.errors import CorrectnessError
 if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
     from barnabas.server.coordination.group.shard import GroupShard
-    from barnabas.server.replication.links.task import MirrorTask
+    from barnabas.server.links.fetching.task import MirrorTask
     from barnabas.testing.sim.mirroring.observation import BatchHistory, SiteObservation
     from barnabas.testing.sim.mirroring.site import Site
     from barnabas.testing.sim.node import SimNode

@@ -19,8 +19,8 @@ from barnabas.client.admin.links import MirrorAction
 from barnabas.client.values import ConfigChange, ConfigResource
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
-from barnabas.server.replication.links.states import MirrorState
-from barnabas.server.replication.links.task import MirrorTask
+from barnabas.server.links.fetching.states import MirrorState
+from barnabas.server.links.fetching.task import MirrorTask
 from barnabas.testing.sim.cluster.layout import ClusterLayout
 from barnabas.testing.sim.cluster.view import mirror_tasks_of
 from barnabas.testing.sim.errors import CorrectnessError

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.admin.links import Link
-from barnabas.server.replication.links.values import MirrorMode
+from barnabas.server.links.fetching.values import MirrorMode
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.observation import Replica, replicas_of
 from barnabas.testing.sim.workload.supervisor import PATIENCE
