@@ -70,7 +70,9 @@ class CoordinatorContext(Generic[S]):
         writer: PartitionWriter,
         clock: Clock,
         rng: Rng,
+        on_pending: Callable[[], None],
     ) -> None:
+        """`on_pending` is called after each append whose records are not committed yet."""
         self.tp = tp
         self.leader_epoch = leader_epoch
         self.shard = shard
@@ -87,8 +89,7 @@ class CoordinatorContext(Generic[S]):
         self.waiting: deque[tuple[int, Callable[[ErrorCode], None]]] = deque()
         """Callbacks with the offset that must be committed first, in ascending order of offset."""
         self.timers = Timers(self._on_timer)
-        self.on_pending: Callable[[], None] = lambda: None
-        """Called after each append whose records are not committed yet."""
+        self._on_pending = on_pending
         self._writer = writer
         self._clock = clock
         self._rng = rng
@@ -224,7 +225,7 @@ class CoordinatorContext(Generic[S]):
         self.timeline.seal(end_offset)
         self.on_committed(self._writer.high_watermark(self.tp))
         if self.pending:
-            self.on_pending()
+            self._on_pending()
 
     def _run_callback(self, callback: AppendCallback, code: ErrorCode) -> None:
         if self.closed:

@@ -70,7 +70,10 @@ class CoordinatorRuntime(Generic[S]):
         clock: Clock,
         rng: Rng,
         new_shard: Callable[[int, Timeline], S],
+        after_replay: Callable[[S, WriteOperation], None] = lambda _shard, _op: None,
     ) -> None:
+        """`after_replay` is called for a shard whose log was replayed, before `on_loaded`: `run_on_all` does not reach
+        shards that are being loaded."""
         self._config = config
         self._writer = writer
         self._clock = clock
@@ -78,9 +81,7 @@ class CoordinatorRuntime(Generic[S]):
         self._new_shard = new_shard
         self._loading: dict[int, CoordinatorContext[S]] = {}
         self._active: dict[int, CoordinatorContext[S]] = {}
-        self.after_replay: Callable[[S, WriteOperation], None] = lambda _shard, _op: None
-        """Called for a shard whose log was replayed, before `on_loaded`: `run_on_all` does not reach shards that are
-        being loaded."""
+        self._after_replay = after_replay
         self._tasks: asyncio.TaskGroup | None = None
         self._ended = False
 
@@ -116,9 +117,17 @@ class CoordinatorRuntime(Generic[S]):
             self._writer,
             self._clock,
             self._rng,
+            lambda: self._on_pending(partition),
         )
         self._loading[partition] = context
         self._tasks.create_task(self._load(partition, context), name=f"load {context.tp}")
+
+    def _on_pending(self, partition: int) -> None:
+        """Records of the partition are not committed yet. While the partition is being loaded, the end of the load
+        looks for them."""
+        context = self._active.get(partition)
+        if context is not None:
+            self._watch_commits(partition, context)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """Unload the partition, unless it is loaded for a newer leader epoch than `leader_epoch`."""
@@ -146,7 +155,7 @@ class CoordinatorRuntime(Generic[S]):
             high_watermark = self._writer.high_watermark(context.tp)
             context.loaded_offset = context.end_offset
             context.timeline.recording = True
-            context.run(self.after_replay)
+            context.run(self._after_replay)
             context.run(lambda shard, op: shard.on_loaded(op))
         except Exception as error:  # noqa: BLE001 - a corrupt partition must not affect the other partitions
             if context.closed:
@@ -157,7 +166,6 @@ class CoordinatorRuntime(Generic[S]):
             return
         del self._loading[partition]
         self._active[partition] = context
-        context.on_pending = lambda: self._watch_commits(partition, context)
         context.on_committed(high_watermark)
         if context.pending:
             self._watch_commits(partition, context)

@@ -105,9 +105,9 @@ class LinkWorkers:
         self._rounds: dict[str, LinkRounds] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        coordinator.on_changed = self._on_changed
 
-    def _on_changed(self, link: str) -> None:
+    def on_changed(self, link: str) -> None:
+        """What the coordinator has stored about a link has changed."""
         self._changed.set()
         rounds = self._rounds.get(link)
         if rounds is not None:

@@ -142,13 +142,14 @@ class BrokerRole:
             parts.clock,
             parts.rng,
             parts.missing_dirs,
+            lambda: self._mover,
         )
         self._maintenance = ScheduledMaintenance(
             self.partitions, self._flusher, parts.disk, parts.clock, MAINTENANCE.build(config.__getitem__)
         )
         self._compactor = self._build_compactor()
         self._directory_reporter = DirectoryReporter(self.partitions, channel, parts.rng)
-        self._mover = DirectoryMover(
+        self._mover: DirectoryMover = DirectoryMover(
             self.partitions, self._directory_reporter, self._flusher, parts.disk,
             self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip

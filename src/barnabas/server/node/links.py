@@ -96,7 +96,8 @@ def build_cluster_links(
     def opened(definition: LinkDefinition) -> SourceCluster:
         return open_source(definition, parts.node_id, parts.rng)
 
-    coordinator = LinkCoordinator(ReplicatedWriter(partitions, parts.disk), parts.clock, parts.rng)
+    writer = ReplicatedWriter(partitions, parts.disk)
+    coordinator = LinkCoordinator(writer, parts.clock, parts.rng, lambda link: workers.on_changed(link))
     local = LocalMirrors(lambda: parts.image, metadata, controller, router.router)
     announcer = Announcer(router.router)
 

@@ -268,6 +268,7 @@ class Node:
                     parts.authorizer.on_caught_up()
                 channel = ActiveController(
                     metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
+                    images_applied=self._images_applied,
                     local=None if controller is None else controller.service,
                     forwarded=None if controller is None else controller.forwarded,
                     heartbeat_timeout_ms=parts.config["broker.session.timeout.ms"] // 2,
@@ -283,12 +284,16 @@ class Node:
                 async with running(*registration):
                     if self.config.topology.is_broker:
                         self.broker = BrokerRole(parts, channel, clients)
-                        channel.images_applied = self.broker.images_applied
                         await self.broker.serve(ready)
                     else:
                         ready()
                         await self._stopping.wait()
                 await metadata.resign()
+
+    async def _images_applied(self) -> None:
+        """Return when the broker of this node, if there is one, has applied all images."""
+        if self.broker is not None:
+            await self.broker.images_applied()
 
     async def _find_cluster_id(self, outgoing: NodeClient) -> None:
         """Request the cluster id from the other controllers, if this is a new node of a cluster with several nodes."""

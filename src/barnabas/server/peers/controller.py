@@ -82,7 +82,8 @@ class Leadership(Protocol):
 
 class ActiveController:
     """The channel to the active controller. `local` is this node's own controller, and `forwarded` serves the requests
-    of clients there; both are None if this node has no controller."""
+    of clients there; both are None if this node has no controller. `images_applied` returns when this node's broker,
+    if it has one, has applied all images."""
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class ActiveController:
         *,
         node_id: int,
         rng: Rng,
+        images_applied: Callable[[], Awaitable[None]],
         local: ControllerChannel | None = None,
         forwarded: ForwardedRequests | None = None,
         timeout_ms: int = 30_000,
@@ -109,8 +111,7 @@ class ActiveController:
         self._forwarded = forwarded
         self._timeout_ms = timeout_ms
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
-        self.images_applied: Callable[[], Awaitable[None]] = _nothing_to_apply
-        """Returns when this node's broker has applied all images. `Node` sets it on a node with a broker."""
+        self._images_applied = images_applied
         self._image_waiters: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
         publisher.subscribe(self, at_once=False)
 
@@ -151,7 +152,7 @@ class ActiveController:
             ) from None
         if isinstance(response, CreateTopicsResponse):
             await self._wait_for_topics(cast("CreateTopicsRequest", request), response)
-            await self.images_applied()
+            await self._images_applied()
         elif isinstance(response, CreateDelegationTokenResponse) and not response.error_code:
             token_id = response.token_id
             await self._wait_for_image(lambda image: token_id in image.tokens.by_id)
@@ -245,10 +246,6 @@ class ActiveController:
 def _left_ms(deadline: float) -> int:
     """The milliseconds until `deadline`, a time of the event loop; at least one."""
     return max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)
-
-
-async def _nothing_to_apply() -> None:
-    """A node without a broker applies no images to partitions."""
 
 
 def _is_retriable(request: Message, error: KafkaError) -> bool:

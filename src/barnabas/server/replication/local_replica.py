@@ -6,7 +6,9 @@ the modules of this package import each other in one direction only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId, TopicPartition
@@ -20,10 +22,6 @@ FLUSH_EVERY_MESSAGE = 1
 NEWS_S = 0.05
 """The longest time in seconds that a waiting follower's fetch is held after the high watermark or the log start moved.
 Consumers of that follower (KIP-392) and DeleteRecords requests wait for the follower to learn the new value."""
-
-
-def _ignore() -> None:
-    """Does nothing."""
 
 
 class LocalReplica:
@@ -55,10 +53,24 @@ class LocalReplica:
         """DeleteRecords requests that wait until every replica has deleted the records."""
         self.delayed_produces: CommitPurgatory[ErrorCode] = CommitPurgatory()
         """Produce requests with acks=all that wait for the high watermark."""
-        self.on_progress: Callable[[], None] = _ignore
-        """Called when the progress of a follower is known anew."""
+        self._progress_events: set[asyncio.Event] = set()
         self._unannounced_bytes = 0
         """Bytes appended since `consumer_fetches` were last notified that the whole log is committed."""
+
+    @contextmanager
+    def progress_of_followers(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the progress of a follower is known anew, within the block."""
+        event = asyncio.Event()
+        self._progress_events.add(event)
+        try:
+            yield event
+        finally:
+            self._progress_events.discard(event)
+
+    def on_progress(self) -> None:
+        """The progress of a follower is known anew."""
+        for event in self._progress_events:
+            event.set()
 
     @property
     def remote(self) -> RemotePartition:

@@ -87,9 +87,10 @@ class Partitions:
         clock: Clock,
         rng: Rng,
         missing_dirs: Sequence[str],
+        mover: Callable[[], Mover],
     ) -> None:
         """`listener` is notified by every partition; `missing_dirs` are the paths of log.dirs that could not be
-        opened."""
+        opened. `mover` returns what moves replicas between directories, which is built after this object."""
         self._node_id = context.node_id
         self.context = context
         self._listener = listener
@@ -105,8 +106,7 @@ class Partitions:
         self._dir_of: dict[tuple[str, int], LogDir] = {}
         self.planned_directories: dict[tuple[str, int], LogDir] = {}
         """The target directories of moves that are about to finish; the controller must know them before the end."""
-        self.mover: Mover
-        """Registered by `DirectoryMover` before the first image."""
+        self._mover = mover
         self._listeners: list[LeadershipListener] = []
         self._unopened: dict[tuple[str, int], tuple[TopicId, LogConfig, UUID]] = {}
         """Partitions whose log could not be opened or created, although its directory is online."""
@@ -180,7 +180,7 @@ class Partitions:
                 lag = max(partition.high_watermark - partition.log.log_end_offset, 0)
                 view = DirectoryReplica(partition.name, partition.log.size_bytes, lag)
                 members.setdefault(directory.path, []).append(view)
-        for partition, directory, original, copy in self.mover.copies():
+        for partition, directory, original, copy in self._mover().copies():
             lag = original.log_end_offset - copy.log_end_offset
             view = DirectoryReplica(partition.name, copy.size_bytes, lag, future=True)
             members.setdefault(directory.path, []).append(view)
@@ -299,7 +299,7 @@ class Partitions:
                 self._unopened[key] = (topic_id, config, wanted)
         if home.was_found and home.log is not None:
             for target in self.replica_directories.unfinished_copies(name):
-                self.mover.resume(partition, target)
+                self._mover().resume(partition, target)
         return partition
 
     def open_again(self) -> None:
@@ -366,7 +366,7 @@ class Partitions:
         partition = self._by_name.pop(key)
         led = partition.is_leader
         partition.close(self._reason_of_absence(*key))
-        self.mover.on_dropped(partition)
+        self._mover().on_dropped(partition)
         if led:
             for listener in self._listeners:
                 listener.on_resigned(partition.name, None)
@@ -392,7 +392,7 @@ class Partitions:
             path=directory.path,
             reason=str(error),
         )
-        self.mover.on_directory_failed(directory)
+        self._mover().on_directory_failed(directory)
         for key, home in self._dir_of.items():
             if home is directory:
                 partition = self._by_name[key]

@@ -141,6 +141,10 @@ def ports(house: House) -> dict[str, Any]:
     return found
 
 
+async def nothing_to_apply() -> None:
+    """This node has no broker."""
+
+
 def context(key: int, version: int) -> RequestContext:
     peer = Peer(1, "PLAINTEXT", "PLAINTEXT", "10.1.2.3", 5, KafkaPrincipal("User", "alice"))
     return RequestContext(key, version, 77, "client", peer, 0, 0.0)
@@ -162,6 +166,7 @@ class World:
             self.publisher,
             node_id=ME,
             rng=random.Random(3),
+            images_applied=nothing_to_apply,
             timeout_ms=10_000,
             heartbeat_timeout_ms=4_500,
         )
@@ -356,6 +361,7 @@ def test_local_controller_is_called_directly() -> None:
             world.house.publisher,
             node_id=ME,
             rng=random.Random(3),
+            images_applied=nothing_to_apply,
             local=world.house.service,
             forwarded=ForwardingHandlers(ports(world.house), None),
         )

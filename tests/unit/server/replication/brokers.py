@@ -262,6 +262,7 @@ class Broker:
             self.clock,
             rng,
             sorted(self.missing),
+            lambda: self.mover,
         )
         self.directory_reporter = DirectoryReporter(self.partitions, channel, rng)
         previous = self.epoch if stopped_in_order else -1

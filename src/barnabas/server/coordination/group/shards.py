@@ -53,8 +53,8 @@ class GroupShards:
             clock,
             rng,
             lambda partition, timeline: _new_shard(config, configs, self._topics, timeline),
+            self._catch_up,
         )
-        self._runtime.after_replay = self._catch_up
 
     def active_shards(self) -> Iterator[tuple[int, GroupShard]]:
         """The loaded shards, in ascending order of partition."""

@@ -64,8 +64,8 @@ class ShareCoordinator:
             clock,
             rng,
             self._new_shard,
+            self._catch_up,
         )
-        self._runtime.after_replay = self._catch_up
 
     def _new_shard(self, partition: int, timeline: Timeline) -> ShareShard:
         """A new state machine for a partition. The module of the state machine is imported with the first partition, so

@@ -21,7 +21,9 @@ WRITE_TIMEOUT_MS: Final = 5_000
 class LinkCoordinator:
     """The links whose partition of `__mirror_state` this node leads."""
 
-    def __init__(self, writer: PartitionWriter, clock: Clock, rng: Rng) -> None:
+    def __init__(self, writer: PartitionWriter, clock: Clock, rng: Rng, on_changed: Callable[[str], None]) -> None:
+        """`on_changed` is called with the name of a link whose definition, or the state of a mirror of which, was
+        stored."""
         self._partitions = 0
         self._runtime: CoordinatorRuntime[LinkShard] = CoordinatorRuntime(
             RuntimeConfig(MIRROR_STATE_TOPIC, WRITE_TIMEOUT_MS),
@@ -30,8 +32,7 @@ class LinkCoordinator:
             rng,
             lambda _partition, timeline: LinkShard(timeline),
         )
-        self.on_changed: Callable[[str], None] = lambda _link: None
-        """Called with the name of a link whose definition, or the state of a mirror of which, was stored."""
+        self._on_changed = on_changed
 
     async def run(self) -> None:
         """Run the coordinator's tasks until cancelled. Must be running before the first `on_elected`."""
@@ -58,18 +59,18 @@ class LinkCoordinator:
 
     async def create(self, link: StoredLink) -> StoredLink:
         stored = await self._runtime.write(self._partition(link.name), lambda shard, op: shard.create(op, link))
-        self.on_changed(link.name)
+        self._on_changed(link.name)
         return stored
 
     async def alter(self, link: StoredLink) -> StoredLink:
         stored = await self._runtime.write(self._partition(link.name), lambda shard, op: shard.alter(op, link))
-        self.on_changed(link.name)
+        self._on_changed(link.name)
         return stored
 
     async def delete(self, name: str, exists: Callable[[TopicId], bool]) -> StoredLink:
         """Delete a link. `exists` says whether the cluster has the topic with an id."""
         stored = await self._runtime.write(self._partition(name), lambda shard, op: shard.delete(op, name, exists))
-        self.on_changed(name)
+        self._on_changed(name)
         return stored
 
     def definition(self, name: str) -> StoredLink | None:
@@ -97,7 +98,7 @@ class LinkCoordinator:
 
     async def write(self, key: MirrorId, state: MirrorStored) -> None:
         await self._runtime.write(self._partition(key.link), lambda shard, op: shard.write(op, key, state))
-        self.on_changed(key.link)
+        self._on_changed(key.link)
 
     async def forget(self, link: str, topic_ids: frozenset[TopicId]) -> None:
         """Delete the states of deleted topics."""

@@ -212,16 +212,12 @@ class MirrorTask:
         self._on_found(found)
 
     async def _converge(self, offset: int) -> None:
-        progress = asyncio.Event()
         partition = self._partition
-        before, partition.on_progress = partition.on_progress, progress.set
-        try:
+        with partition.progress_of_followers() as progress:
             while not leader.has_converged(partition, offset):
                 progress.clear()
                 self._mirror = m.waiting(self._mirror, "not every replica has truncated its log to the source's yet.")
                 await progress.wait()
-        finally:
-            partition.on_progress = before
         self._become(m.on_converged(self._mirror, partition.open_log))
 
     async def _abort(self) -> None:

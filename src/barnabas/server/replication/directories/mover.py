@@ -125,7 +125,6 @@ class DirectoryMover:
         metrics.gauge(
             "barnabas_log_dir_moves_under_way", "Replicas on their way to another directory.", lambda: len(self._moves)
         )
-        partitions.mover = self
 
     # --- requests
 
