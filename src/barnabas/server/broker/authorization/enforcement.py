@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from importlib import import_module
 from inspect import signature
-from types import CoroutineType
 from typing import Any, Final
 
 from barnabas.core.errors import ErrorCode
@@ -19,6 +18,7 @@ from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.authorization.access import ApiAccess
 from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.grants import Grants, grants_of
+from barnabas.server.broker.authorization.outcomes import Later, Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import Authorizer
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.served import Handle
@@ -89,20 +89,19 @@ def _guarded(handle: Handle, key: ApiKey, access: ApiAccess, authorizer: Authori
             return handle(port, ctx, request)
         return carry_out(outcome, port, ctx, request)
 
-    async def carry_out(outcome: Any, port: Any, ctx: RequestContext, request: Any) -> Message | None:
-        if isinstance(outcome, CoroutineType):
+    async def carry_out(outcome: Outcome, port: Any, ctx: RequestContext, request: Any) -> Message | None:
+        if isinstance(outcome, Later):
             ctx.runs_alone = True  # the wait for the checks must not change the order of the connection's requests
-            outcome = await outcome
+            outcome = await outcome.decided
             ctx.has_many_entries = True
             if outcome is None:
                 return await handle(port, ctx, request)
         if isinstance(outcome, Message):
             return outcome
+        assert isinstance(outcome, Narrowed), "a guard decides before a handler runs"
         response = await handle(port, ctx, request)
-        completed = outcome(response)
-        if isinstance(completed, CoroutineType):
-            completed = await completed
-        answer: Message | None = completed
+        completed = outcome.complete(response)
+        answer: Message | None = await completed if outcome.is_slow else completed
         return answer
 
     return handle_authorized

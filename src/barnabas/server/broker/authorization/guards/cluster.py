@@ -32,7 +32,7 @@ from barnabas.server.broker.authorization.checks import (
     ClientRights,
 )
 from barnabas.server.broker.authorization.guards.refusals import element_type
-from barnabas.server.broker.authorization.guards.topics import Decided, Outcome
+from barnabas.server.broker.authorization.outcomes import Decided, Later, Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.metadata.image.small import ResourceType
 
@@ -52,7 +52,7 @@ def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Guard
 
     def guard(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
         if len(request.resources) > MANY:
-            return split_many(auth, request)
+            return Later(split_many(auth, request))
         codes = [refusal(auth, resource) for resource in request.resources]
         return decide(request, codes)
 
@@ -94,7 +94,7 @@ def by_config_resource(operation: AclOperation, answers: str) -> Callable[[Guard
             return response
 
         if kept:
-            return complete
+            return Narrowed(complete)
         result: Message = complete(response_type())
         return result
 
@@ -112,7 +112,7 @@ def describe_cluster(port: GuardPort, auth: ClientRights, request: DescribeClust
         response.cluster_authorized_operations = auth.cluster_operations(response.cluster_authorized_operations)
         return response
 
-    return complete
+    return Narrowed(complete)
 
 
 def describe_cluster_of_controllers(port: GuardPort, auth: ClientRights, request: DescribeClusterRequest) -> Outcome:

@@ -49,7 +49,8 @@ from barnabas.server.broker.authorization.checks import (
     ClientRights,
 )
 from barnabas.server.broker.authorization.guards.refusals import element_type, mirrored, refuse_entries
-from barnabas.server.broker.authorization.guards.topics import Decided, Outcome, by_topic, name_of, split_topics
+from barnabas.server.broker.authorization.guards.topics import by_topic, name_of, split_topics
+from barnabas.server.broker.authorization.outcomes import Decided, Later, Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.request_context import RequestContext
 
@@ -132,7 +133,7 @@ def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[G
     def guard(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
         given: list[str] = getattr(request, groups)
         if len(given) > MANY:
-            return split_many(auth, request, given)
+            return Later(split_many(auth, request, given))
         return decide(auth, request, given, auth.allowed_names(operation, GROUP, given))
 
     async def split_many(auth: ClientRights, request: Any, given: list[str]) -> Decided:
@@ -154,7 +155,7 @@ def by_groups(operation: AclOperation, groups: str, answers: str) -> Callable[[G
         if given and len(refused) == len(given):
             result: Message = complete(APIS[ApiKey(request.__schema__.key)].response())
             return result
-        return complete
+        return Narrowed(complete)
 
     return guard
 
@@ -212,7 +213,7 @@ def list_groups(port: GuardPort, auth: ClientRights, request: ListGroupsRequest)
         response.groups = [group for group in response.groups if group.group_id in allowed]
         return response
 
-    return complete
+    return Narrowed(complete, is_slow=True)
 
 
 def find_coordinator(port: GuardPort, auth: ClientRights, request: FindCoordinatorRequest) -> Outcome:
@@ -223,7 +224,7 @@ def find_coordinator(port: GuardPort, auth: ClientRights, request: FindCoordinat
     elif request.key_type in _KEY_RIGHTS:
         operation, kind = _KEY_RIGHTS[request.key_type]
         if len(keys) > MANY:
-            return _find_many_coordinators(auth, request, operation, kind)
+            return Later(_find_many_coordinators(auth, request, operation, kind))
         allowed = auth.allowed_names(operation, kind, keys)
         code = REFUSALS[kind]
     else:
@@ -258,7 +259,7 @@ def _split_keys(
         response.coordinators.extend(refused)
         return response
 
-    return complete if allowed else complete(FindCoordinatorResponse())
+    return Narrowed(complete) if allowed else complete(FindCoordinatorResponse())
 
 
 # ---- committed offsets
@@ -287,7 +288,7 @@ def offset_fetch(port: GuardPort, auth: ClientRights, request: OffsetFetchReques
         response.groups.extend(_refused_fetch(group) for group in refused)
         return response
 
-    return complete if request.groups else complete(OffsetFetchResponse())
+    return Narrowed(complete) if request.groups else complete(OffsetFetchResponse())
 
 
 def _refused_fetch(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
@@ -311,7 +312,7 @@ def _fetch_of_one_group(port: GuardPort, auth: ClientRights, request: OffsetFetc
             response.topics = _describable(port, auth, response.topics)
             return response
 
-        return filtered
+        return Narrowed(filtered)
     kept, hidden = split_topics(port, auth, _O.DESCRIBE, request.topics)
     if not hidden:
         return None
@@ -323,7 +324,7 @@ def _fetch_of_one_group(port: GuardPort, auth: ClientRights, request: OffsetFetc
             response.topics.extend(refused)
         return response
 
-    return complete if kept else complete(OffsetFetchResponse())
+    return Narrowed(complete) if kept else complete(OffsetFetchResponse())
 
 
 # ---- the offsets of share groups
@@ -362,7 +363,7 @@ def describe_share_group_offsets(
         )
         return response
 
-    return complete if request.groups else complete(DescribeShareGroupOffsetsResponse())
+    return Narrowed(complete) if request.groups else complete(DescribeShareGroupOffsetsResponse())
 
 
 def alter_share_group_offsets(port: GuardPort, auth: ClientRights, request: AlterShareGroupOffsetsRequest) -> Outcome:
@@ -386,7 +387,7 @@ def delete_share_group_offsets(port: GuardPort, auth: ClientRights, request: Del
         return None
     request.topics = [topic for topic in request.topics if topic.topic_name in allowed]
     complete = partial(_extend_responses, refused)
-    return complete if request.topics else complete(DeleteShareGroupOffsetsResponse())
+    return Narrowed(complete) if request.topics else complete(DeleteShareGroupOffsetsResponse())
 
 
 def _extend_responses(refused: list[Any], response: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.server.broker.authorization.checks import CLUSTER, REFUSALS, ClientRights
-from barnabas.server.broker.authorization.guards.topics import Outcome
+from barnabas.server.broker.authorization.outcomes import Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 
 _O = AclOperation

@@ -19,7 +19,8 @@ from barnabas.protocol.wire.messages.share_fetch import (
 )
 from barnabas.server.broker.authorization.checks import GROUP, REFUSALS, ClientRights
 from barnabas.server.broker.authorization.guards.refusals import mirrored
-from barnabas.server.broker.authorization.guards.topics import Outcome, name_of
+from barnabas.server.broker.authorization.guards.topics import name_of
+from barnabas.server.broker.authorization.outcomes import Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.request_context import RequestContext
 
@@ -65,7 +66,7 @@ def share_fetch(port: GuardPort, auth: ClientRights, request: ShareFetchRequest,
                 response.responses.append(added)
         return response
 
-    return complete
+    return Narrowed(complete)
 
 
 def _refuse_acknowledgement(partition: PartitionData) -> None:
@@ -87,4 +88,4 @@ def share_acknowledge(port: GuardPort, auth: ClientRights, request: ShareAcknowl
             response.responses.extend(mirrored(topic, ShareAcknowledgeTopicResponse, REFUSED) for topic in refused)
         return response
 
-    return complete
+    return Narrowed(complete)

@@ -13,7 +13,7 @@ from barnabas.protocol.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from barnabas.server.broker.authorization.checks import DELEGATION_TOKEN, USER, ClientRights
-from barnabas.server.broker.authorization.guards.topics import Outcome
+from barnabas.server.broker.authorization.outcomes import Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.token_requests import may_manage_tokens, refused_token
@@ -59,4 +59,4 @@ def describe_delegation_token(
         response.tokens = visible
         return response
 
-    return complete
+    return Narrowed(complete, is_slow=True)

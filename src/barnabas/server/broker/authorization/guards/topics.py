@@ -1,11 +1,7 @@
 """Machine: the authorization of requests about topics and their records.
 
 A guard has the form `guard(port, auth, request)`. It removes the entries that the client may not use from the
-request, and returns
-
-    None        all entries are left: the handler answers
-    a Message   the whole request is refused, or no entry is left: the handler is not called
-    a function  the handler answers the rest, and the function completes its response with the refused entries
+request, and returns what it has decided (`authorization/outcomes.py`).
 
 A topic is checked before it is looked for: a client without rights cannot find out whether the topic exists.
 """
@@ -53,16 +49,12 @@ from barnabas.server.broker.authorization.guards.refusals import (
     partition_count,
     refuse_entries,
 )
+from barnabas.server.broker.authorization.outcomes import Decided, Later, Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.request_context import RequestContext
 
 Handle = Callable[[Any, RequestContext, Any], Coroutine[Any, Any, Message | None]]
-Completion = Callable[[Any], Message | Coroutine[Any, Any, Message] | None]
-Decided = Message | Completion | None
-Outcome = Decided | Coroutine[Any, Any, Decided]
-"""See the docstring of this module. Guards that check many names return coroutines, which pause."""
-
 _O = AclOperation
 REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _BATCH_HEAD: Final = 12
@@ -120,20 +112,20 @@ def by_topic(
             allowed = name is None or auth.allows(operation, TOPIC, name)
             return None if allowed else decide(request, [], present)
         if len(present) > MANY:
-            return split_many(port, auth, request, present)
+            return Later(split_many(port, auth, request, present))
         return decide(request, *split_topics(port, auth, operation, present))
 
     async def split_many(port: GuardPort, auth: ClientRights, request: Any, present: list[Any]) -> Decided:
         names = [name_of(port, entry) for entry in present]
         allowed = await auth.many_allowed_names(operation, TOPIC, _known(names))
         decided = decide(request, *_split(present, names, allowed))
-        return await decided if isinstance(decided, Coroutine) else decided
+        return await decided.decided if isinstance(decided, Later) else decided
 
     def decide(request: Any, kept: list[Any], refused: list[Any]) -> Outcome:
         if not refused:
             return None
         if partition_count(refused) > MANY:
-            return refuse_many(request, kept, refused)
+            return Later(refuse_many(request, kept, refused))
         return refuse(request, kept, [mirrored(entry, kind_of(request), REFUSED, **fixed) for entry in refused])
 
     async def refuse_many(request: Any, kept: list[Any], refused: list[Any]) -> Decided:
@@ -143,7 +135,7 @@ def by_topic(
         setattr(request, entries, kept)
         complete = partial(_append, answers, results)
         if kept:
-            return complete
+            return Narrowed(complete)
         answer: Message = complete(APIS[ApiKey(request.__schema__.key)].response())
         return answer
 
@@ -170,12 +162,12 @@ def produce(port: GuardPort, auth: ClientRights, request: ProduceRequest) -> Out
             response = refuse_entries("topic_data", "responses", base_offset=-1)(request, auth.version, code)
             return _close_if_unanswered(request, response)
     outcome = _produce(port, auth, request)
-    return outcome if outcome is None or request.acks != 0 else _unanswered(outcome)
+    return outcome if outcome is None or request.acks != 0 else Later(_unanswered(outcome))
 
 
 async def _unanswered(outcome: Outcome) -> Decided:
     """The outcome for a request without a response: a refusal closes the connection."""
-    decided = await outcome if isinstance(outcome, Coroutine) else outcome
+    decided = await outcome.decided if isinstance(outcome, Later) else outcome
     if decided is not None:
         raise CloseConnectionError("The client has no right to write to a topic of its Produce request with acks=0.")
     return None
@@ -270,10 +262,14 @@ def offset_for_leader_epoch(port: GuardPort, auth: ClientRights, request: Any) -
     return _offset_for_leader_epoch(port, auth, request)
 
 
-async def explain_partition(port: GuardPort, auth: ClientRights, request: Any) -> Decided:
+def explain_partition(port: GuardPort, auth: ClientRights, request: Any) -> Outcome:
+    return Later(_explain_with_ids(port, auth, request))
+
+
+async def _explain_with_ids(port: GuardPort, auth: ClientRights, request: Any) -> Decided:
     """The transactional ids of open transactions are shown to a client that may describe them."""
     outcome = _explain_partition(port, auth, request)
-    decided = await outcome if isinstance(outcome, Coroutine) else outcome
+    decided = await outcome.decided if isinstance(outcome, Later) else outcome
     if isinstance(decided, Message):
         return decided
 
@@ -282,9 +278,9 @@ async def explain_partition(port: GuardPort, auth: ClientRights, request: Any) -
             for partition in topic.partitions:
                 for open_transaction in partition.open_transactions:
                     _hide_id(auth, open_transaction)
-        return response if decided is None else decided(response)
+        return response if decided is None else decided.complete(response)
 
-    return complete
+    return Narrowed(complete)
 
 
 def _hide_id(auth: ClientRights, open_transaction: Any) -> None:
@@ -304,7 +300,7 @@ def metadata(port: ClusterPort, auth: ClientRights, request: MetadataRequest) ->
     if wanted and not lists_all:
         creates = request.allow_auto_topic_creation and port.config.current.auto_create_topics_enable
         if len(wanted) > MANY:
-            return _metadata_of_many(port, auth, request, wanted, creates=creates)
+            return Later(_metadata_of_many(port, auth, request, wanted, creates=creates))
         request.topics = kept = []
         for topic in wanted:
             answer = _refused_metadata(port, auth, topic, creates=creates)
@@ -334,7 +330,7 @@ async def _metadata_of_many(
     return _completed_metadata(auth, refused, lists_all=not kept and auth.version == 0)
 
 
-def _completed_metadata(auth: ClientRights, refused: list[MetadataResponseTopic], *, lists_all: bool) -> Completion:
+def _completed_metadata(auth: ClientRights, refused: list[MetadataResponseTopic], *, lists_all: bool) -> Narrowed:
     """The function that completes a response with the topics that are refused."""
 
     async def complete(response: MetadataResponse) -> MetadataResponse:
@@ -350,7 +346,7 @@ def _completed_metadata(auth: ClientRights, refused: list[MetadataResponseTopic]
         response.cluster_authorized_operations = auth.cluster_operations(response.cluster_authorized_operations)
         return response
 
-    return complete
+    return Narrowed(complete, is_slow=True)
 
 
 def _refused_metadata(
@@ -377,10 +373,12 @@ def _refused_metadata(
     return None
 
 
-async def describe_topic_partitions(
-    port: GuardPort, auth: ClientRights, request: DescribeTopicPartitionsRequest
-) -> Decided:
+def describe_topic_partitions(port: GuardPort, auth: ClientRights, request: DescribeTopicPartitionsRequest) -> Outcome:
     """Topics that the client may not describe do not count for the pages."""
+    return Later(_describe_page(port, auth, request))
+
+
+async def _describe_page(port: GuardPort, auth: ClientRights, request: DescribeTopicPartitionsRequest) -> Decided:
     cursor = request.cursor
     refused: list[DescribeTopicPartitionsResponseTopic] = []
     if request.topics:
@@ -409,7 +407,7 @@ async def describe_topic_partitions(
         response.topics.extend(refused)
         return response
 
-    return complete if allowed else complete(DescribeTopicPartitionsResponse(next_cursor=None))
+    return Narrowed(complete) if allowed else complete(DescribeTopicPartitionsResponse(next_cursor=None))
 
 
 # ---- changes of topics, which the controller authorizes
@@ -420,7 +418,7 @@ def create_topics(port: GuardPort, auth: ClientRights, request: CreateTopicsRequ
         return _split_creations(auth, request, None)
     names = [topic.name for topic in request.topics]
     if len(names) > MANY:
-        return _create_many_topics(auth, request, names)
+        return Later(_create_many_topics(auth, request, names))
     return _split_creations(auth, request, auth.allowed_names(_O.CREATE, TOPIC, names))
 
 
@@ -449,7 +447,7 @@ def _split_creations(auth: ClientRights, request: CreateTopicsRequest, allowed: 
         response.topics.extend(refused)
         return response
 
-    return complete if request.topics else complete(APIS[ApiKey.CREATE_TOPICS].response())
+    return Narrowed(complete) if request.topics else complete(APIS[ApiKey.CREATE_TOPICS].response())
 
 
 def delete_topics(port: GuardPort, auth: ClientRights, request: DeleteTopicsRequest) -> Outcome:
@@ -460,7 +458,7 @@ def delete_topics(port: GuardPort, auth: ClientRights, request: DeleteTopicsRequ
     wanted = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
     names = [name for state in wanted if (name := name_of(port, state)) is not None]
     if len(names) > MANY:
-        return _delete_many_topics(port, auth, request, names)
+        return Later(_delete_many_topics(port, auth, request, names))
     describable = auth.allowed_names(_O.DESCRIBE, TOPIC, names)
     deletable = auth.allowed_names(_O.DELETE, TOPIC, names)
     return _split_deletions(port, request, describable, deletable)
@@ -496,7 +494,7 @@ def _split_deletions(
         return None
     complete = partial(_append, "responses", refused)
     if request.topics or request.topic_names:
-        return complete
+        return Narrowed(complete)
     result: Message = complete(APIS[ApiKey.DELETE_TOPICS].response())
     return result
 

@@ -32,7 +32,8 @@ from barnabas.server.broker.authorization.checks import (
     ClientRights,
 )
 from barnabas.server.broker.authorization.guards.refusals import mirrored, refuse_entries, refuse_markers
-from barnabas.server.broker.authorization.guards.topics import Decided, Outcome, by_topic
+from barnabas.server.broker.authorization.guards.topics import by_topic
+from barnabas.server.broker.authorization.outcomes import Decided, Later, Narrowed, Outcome
 from barnabas.server.broker.authorization.ports import GuardPort
 
 _O = AclOperation
@@ -114,7 +115,7 @@ def describe_transactions(port: GuardPort, auth: ClientRights, request: Describe
     """The partitions of a transaction are shown if the client may describe their topics."""
     ids = request.transactional_ids
     if len(ids) > MANY:
-        return _describe_many(auth, request)
+        return Later(_describe_many(auth, request))
     return _split_ids(auth, request, auth.allowed_names(_O.DESCRIBE, TRANSACTIONAL_ID, ids))
 
 
@@ -138,7 +139,7 @@ def _split_ids(auth: ClientRights, request: DescribeTransactionsRequest, allowed
         response.transaction_states.extend(refused)
         return response
 
-    return complete if request.transactional_ids else complete(DescribeTransactionsResponse())
+    return Narrowed(complete) if request.transactional_ids else complete(DescribeTransactionsResponse())
 
 
 def list_transactions(port: GuardPort, auth: ClientRights, request: ListTransactionsRequest) -> Outcome:
@@ -150,4 +151,4 @@ def list_transactions(port: GuardPort, auth: ClientRights, request: ListTransact
         response.transaction_states = [state for state in states if state.transactional_id in names]
         return response
 
-    return complete
+    return Narrowed(complete, is_slow=True)
