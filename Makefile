@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser sim soak kill-matrix soak-broker check lint format types layers docs interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser sim soak kill-matrix soak-broker check lint format types layers order docs interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -84,12 +84,12 @@ kill-matrix: $(VENV)/.ready-dev ## Spark's exactly-once sink under random kills:
 soak-broker: $(VENV)/.ready-demo ## half an hour of mixed load on one broker, whose memory and tables must not grow: MINUTES=30
 	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30) --plot docs/soak.svg
 
-check: lint types layers ## format, lint, types, layers and the fast tests
+check: lint types layers order ## format, lint, types, layers, order and the fast tests
 	$(PYTEST) tests/unit tests/golden -m 'not spark and not slow' -n 2 --dist loadfile
 
 lint: $(VENV)/.ready-dev
-	$(BIN)/ruff format --check src tests bench examples
-	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench examples tools
+	$(BIN)/ruff check src tests bench examples tools
 
 types: $(VENV)/.ready-dev
 	$(BIN)/mypy
@@ -97,9 +97,12 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 
+order: $(VENV)/.ready-dev ## count what makes code hard to read, with limits: ARGS='--list parameters' for all places
+	$(BIN)/python -m tools.order $(ARGS)
+
 format: $(VENV)/.ready-dev ## format the code and mend what the linter can mend
-	$(BIN)/ruff check --fix -q src tests bench examples
-	$(BIN)/ruff format src tests bench examples
+	$(BIN)/ruff check --fix -q src tests bench examples tools
+	$(BIN)/ruff format src tests bench examples tools
 
 docs: $(VENV)/.ready-dev ## build the documentation site into out/site: open out/site/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html -j 2 -c docs/site -d out/site-cache . out/site
