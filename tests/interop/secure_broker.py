@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas import Admin, TopicPartition
-from barnabas.cli.certificates import Certified, certify_again, certify_node, make_authority
+from barnabas.cli.cluster.certificates import Certified, certify_again, certify_node, make_authority
 from barnabas.client.admin.users import UserScramCredentialUpsertion
 from barnabas.client.values import LATEST
 from barnabas.testing.embedded import EmbeddedBroker

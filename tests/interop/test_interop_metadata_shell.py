@@ -17,7 +17,7 @@ pytestmark = pytest.mark.interop
 
 KAFKAS = Path(__file__).parents[1] / "golden" / "metadata" / "kafka_4_3_1_cluster_metadata.log"
 ATTEMPTS = 10
-OURS = [sys.executable, "-c", "from barnabas.cli.kafka.metadata_shell import main; main()"]
+OURS = [sys.executable, "-c", "from barnabas.cli.kafka.cluster.metadata_shell import main; main()"]
 
 
 def printed(shell: Sequence[str], log: Path, command: Sequence[str]) -> list[str]:

@@ -6,44 +6,43 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
-NOUNS = (
-    "serve",
-    "topics",
-    "produce",
-    "consume",
-    "groups",
-    "share-groups",
-    "transactions",
-    "users",
-    "tokens",
-    "configs",
-    "acls",
-    "quotas",
-    "logs",
-    "cluster",
-    "links",
-    "backup",
-    "restore",
-    "verify",
-    "top",
-    "clients",
-    "context",
-    "schemas",
-    "registry",
-    "console",
-    "pipelines",
-    "connect",
-    "mirror",
-    "completion",
-)
-"""The nouns, in the order in which `barnabas --help` lists them.
+NOUNS = {
+    "serve": "serve.serve",
+    "topics": "topics",
+    "produce": "records.produce",
+    "consume": "records.consume",
+    "groups": "groups.groups",
+    "share-groups": "groups.share_groups",
+    "transactions": "groups.transactions",
+    "users": "security.users",
+    "tokens": "security.tokens",
+    "configs": "configs",
+    "acls": "security.acls",
+    "quotas": "security.quotas",
+    "logs": "logs.logs",
+    "cluster": "cluster.cluster",
+    "links": "links.links",
+    "backup": "backup.backup",
+    "restore": "backup.restore",
+    "verify": "backup.verify",
+    "top": "watch.top",
+    "clients": "watch.clients",
+    "context": "context",
+    "schemas": "records.schemas",
+    "registry": "serve.registry",
+    "console": "serve.console",
+    "pipelines": "spark.pipelines",
+    "connect": "spark.connect",
+    "mirror": "spark.mirror",
+    "completion": "completion",
+}
+"""The module below `barnabas.cli` of each noun, in the order in which `barnabas --help` lists the nouns.
 
-To add a noun: add its name here, and add the module `barnabas/cli/<noun>.py` (a hyphen in the noun is an underscore in
-the module's name). `build_app` registers one of two things from that module:
+To add a noun: add its row here, and add the module. `build_app` registers one of two things from that module:
 
 - `app`, a `typer.Typer` made by `options.noun`, if the noun has verbs (`barnabas topics create`);
 - otherwise the function that has the noun's name, if the noun is a command by itself (`barnabas produce`).
@@ -51,7 +50,7 @@ the module's name). `build_app` registers one of two things from that module:
 A call that the administrative client lacks goes to `client/admin/<subject>.py`, `client/admin/__init__.py` and
 `client/blocking.py`. Add an example to docs/CLI.md.
 
-`serve` is the only exception: its module has a `main` with an argument parser of its own (see `cli/serve.py`).
+`serve` is the only exception: its module has a `main` with an argument parser of its own (see `cli/serve/serve.py`).
 """
 
 HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it unchanged.
@@ -60,7 +59,7 @@ HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it 
 """
 
 
-def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
+def build_app(nouns: Iterable[str] = NOUNS) -> Any:
     """Build the command line that has these nouns."""
     import typer
     from typer.core import TyperGroup
@@ -84,7 +83,7 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
         if noun == "serve":
             _list_serve(app)
             continue
-        module = import_module(f"barnabas.cli.{noun.replace('-', '_')}")
+        module = import_module(f"barnabas.cli.{NOUNS[noun]}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=noun)
         else:
@@ -103,8 +102,8 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
 
 def _list_serve(app: Any) -> None:
     """List `serve` among the nouns in the help. `main` calls `serve.main` directly, before Typer is imported."""
-    from barnabas.cli import serve
-    from barnabas.cli.serve_help import serve_command
+    from barnabas.cli.serve import serve
+    from barnabas.cli.serve.help import serve_command
 
     app.command("serve", help=serve.HELP)(serve_command())
 
@@ -119,7 +118,7 @@ def main() -> None:
     if noun == "serve" and "-h" in sys.argv:
         sys.argv[1:] = ["serve", "--help"]
     if noun == "serve" and sys.argv[1] == "serve" and "--help" not in sys.argv:
-        from barnabas.cli.serve import main as serve
+        from barnabas.cli.serve.serve import main as serve
 
         serve(sys.argv[2:])
         return

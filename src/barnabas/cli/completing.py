@@ -8,7 +8,7 @@ nothing, so that the shell does not hang.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -29,7 +29,7 @@ def script(shell: str) -> str:
     return get_completion_script(prog_name="barnabas", complete_var=VARIABLE, shell=shell)
 
 
-def complete(build_app: Callable[[tuple[str, ...]], Any], nouns: tuple[str, ...]) -> int:
+def complete(build_app: Callable[[Iterable[str]], Any], nouns: Collection[str]) -> int:
     """Print what can follow the words of the line. Imports the noun of the line only, if it is complete."""
     from typer._completion_classes import completion_init
     from typer.completion import shell_complete
@@ -83,7 +83,7 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of the complete runs of a backup, the location of which is on the line."""
 
     async def ask() -> list[str]:
-        from barnabas.cli.backup_location import open_backup
+        from barnabas.cli.backup.location import open_backup
 
         given = context.params
         store = open_backup(given.get("location") or "", given.get("s3_endpoint"), given.get("s3_region"))
@@ -96,7 +96,7 @@ def subjects(context: typer.Context, incomplete: str) -> list[str]:
     """Subjects of the schema registry that begin with `incomplete`."""
 
     async def ask() -> list[str]:
-        from barnabas.cli.registries import registry_settings
+        from barnabas.cli.records.registries import registry_settings
         from barnabas.registry.client import AsyncRegistryClient
 
         given = registry_settings(context.params.get("registry"), context.params.get("command_config"))

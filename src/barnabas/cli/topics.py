@@ -10,7 +10,7 @@ from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import confirm, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
-from barnabas.cli.why import topics_why
+from barnabas.cli.watch.why import topics_why
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.acl_words import operation_word
+from barnabas.cli.security.acl_words import operation_word
 from barnabas.core.telemetry.table import SECTIONS
 from barnabas.protocol.security.acls import AclResourceType
 from barnabas.protocol.wire.apis import APIS

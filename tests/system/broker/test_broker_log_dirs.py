@@ -14,7 +14,7 @@ from barnabas.client import Admin, Consumer, Producer
 from barnabas.client.values import TopicPartitionReplica
 from barnabas.testing.process import BrokerProcess
 
-REASSIGN = "from barnabas.cli.kafka.reassign_partitions import main; main()"
+REASSIGN = "from barnabas.cli.kafka.cluster.reassign_partitions import main; main()"
 
 
 class TwoDirectories(BrokerProcess):

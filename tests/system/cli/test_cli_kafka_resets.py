@@ -93,7 +93,7 @@ def test_members_are_removed_by_force_only(cli: Cli, broker: EmbeddedBroker, fil
 
 
 def test_replicas_are_compared_until_a_signal(broker: EmbeddedBroker, filled: str) -> None:
-    code = "from barnabas.cli.kafka.replica_verification import main; main()"
+    code = "from barnabas.cli.kafka.cluster.replica_verification import main; main()"
     server = ("--broker-list", broker.bootstrap_servers, "--topics-include", filled, "--time", "-2")
     command = [sys.executable, "-c", code, *server, "--report-interval-ms", "1", "--max-wait-ms", "10"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -85,10 +85,10 @@ def test_the_first_users_of_a_formatted_cluster(
     users = ["--add-scram", "SCRAM-SHA-256=[name=admin,password=admin-secret]"]
     monkeypatch.setattr(sys, "argv", [*command, "--add-scram", "SCRAM-SHA-256=[name=admin]"])
     with pytest.raises(SystemExit):
-        import_module("barnabas.cli.kafka.storage").main()
+        import_module("barnabas.cli.kafka.cluster.storage").main()
     assert not data.exists()
     monkeypatch.setattr(sys, "argv", [*command, *users])
-    import_module("barnabas.cli.kafka.storage").main()
+    import_module("barnabas.cli.kafka.cluster.storage").main()
     assert "admin-secret" not in capsys.readouterr().out
     records = bootstrap_records(OsFileSystem(), str(data), str(data / "__cluster_metadata-0"))
     (found,) = [record for record in records if isinstance(record, UserScramCredentialRecord)]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from barnabas.cli.app import build_app
-from barnabas.cli.serve import build_parser
+from barnabas.cli.serve.serve import build_parser
 
 pytestmark = pytest.mark.system
 

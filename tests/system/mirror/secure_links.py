@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import pytest
 
-from barnabas.cli.certificates import certify_node, make_authority
+from barnabas.cli.cluster.certificates import certify_node, make_authority
 from barnabas.client import AsyncAdmin, AsyncProducer
 from barnabas.client.admin.links import Link
 from barnabas.client.admin.users import UserScramCredentialUpsertion

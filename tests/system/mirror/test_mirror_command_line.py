@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.mirror_run import run_mirror
-from barnabas.cli.mirror_show import mirror_status, mirror_translate
+from barnabas.cli.spark.mirror import mirror_status, mirror_translate
+from barnabas.cli.spark.mirror_run import run_mirror
 from barnabas.client import AsyncAdmin, AsyncProducer
 from barnabas.client.values import NewTopic, OffsetAndMetadata
 from barnabas.core.ids import TopicPartition

@@ -51,7 +51,7 @@ for package in sys.argv[1:]:
 """
 """Prints the modules that cannot be imported, and why."""
 PARTS: Final = {
-    "barnabas.cli.certificates": "1",  # has printed `pip install 'barnabas[tls]'`
+    "barnabas.cli.cluster.certificates": "1",  # has printed `pip install 'barnabas[tls]'`
     "barnabas.protocol.security.oauth.signatures": "cryptography",
     "barnabas.protocol.security.oauth.signed": "cryptography",
     "barnabas.protocol.transport.http": "h11",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin, Consumer, ErrorCode, KafkaError, Producer
-from barnabas.cli.acl_words import Grant, bindings_of, consumer_grants, producer_grants
+from barnabas.cli.security.acl_words import Grant, bindings_of, consumer_grants, producer_grants
 from barnabas.protocol.security.acls import AclBinding, AclBindingFilter, PatternType
 from barnabas.server.broker.authorization.loading import STANDARD
 from barnabas.testing.process_cluster import ClusterProcess

@@ -22,7 +22,7 @@ from tests.system.mirror.mirrors import end_of, produce, properties, read, until
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.slow]
 
-_TOOL = "from barnabas.cli.kafka.mirror_maker import main; main()"
+_TOOL = "from barnabas.cli.kafka.connect.mirror_maker import main; main()"
 
 
 def _mirror(*arguments: str) -> str:

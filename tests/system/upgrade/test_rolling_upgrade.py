@@ -54,7 +54,7 @@ def previous_source(request: pytest.FixtureRequest, folder: Path) -> tuple[str, 
 
 
 def features(address: str, *arguments: str) -> str:
-    program = [sys.executable, "-c", "from barnabas.cli.kafka.features import main; main()"]
+    program = [sys.executable, "-c", "from barnabas.cli.kafka.cluster.features import main; main()"]
     command = [*program, "--bootstrap-server", address, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=STANDSTILL_S, check=False)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli import cluster_moves
+from barnabas.cli.cluster import moves as cluster_moves
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.cluster.metadata import BrokerAddress, TopicDescription, TopicPartitionInfo
 from barnabas.client.errors import BrokerUnreachableError

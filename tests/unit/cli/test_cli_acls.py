@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from barnabas import Admin, ErrorCode, KafkaError
-from barnabas.cli.acl_words import (
+from barnabas.cli.app import build_app
+from barnabas.cli.kafka.settings.acls import main
+from barnabas.cli.security.acl_words import (
     Grant,
     bindings_of,
     consumer_grants,
@@ -20,8 +22,6 @@ from barnabas.cli.acl_words import (
     pattern_type_named,
     producer_grants,
 )
-from barnabas.cli.app import build_app
-from barnabas.cli.kafka.acls import main
 from barnabas.protocol.security.acls import (
     AclBinding,
     AclBindingFilter,

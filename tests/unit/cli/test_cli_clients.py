@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from barnabas import Producer
 from barnabas.cli.app import build_app
-from barnabas.cli.clients import AMOUNTS_OF, By, Sort, select, show
+from barnabas.cli.watch.clients import AMOUNTS_OF, By, Sort, select, show
 from barnabas.client.admin.clients import ClientUse, ClientUses, add_up
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.describe_clients import ClientRow

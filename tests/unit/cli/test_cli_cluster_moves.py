@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.cluster_moves import drain, reassign
+from barnabas.cli.cluster.moves import drain, reassign
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.core.ids import TopicPartition
 from tests.unit.cli.moving_cluster import MovingCluster

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.cli import cluster
+from barnabas.cli.cluster import cluster
 from barnabas.client.admin.quorum import QuorumDescription, QuorumReplica
 from barnabas.client.errors import RequestTimeoutError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.cluster_up import replication_settings
+from barnabas.cli.cluster.up import replication_settings
 from barnabas.cli.session import parse_settings
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka.connect_plugin_path import main
+from barnabas.cli.kafka.connect.connect_plugin_path import main
 
 CONNECTOR = "org.apache.kafka.connect.source.SourceConnector"
 THEIRS = "com.example.QueueSourceConnector"

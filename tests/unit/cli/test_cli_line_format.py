@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from barnabas.cli.consume import Lines
-from barnabas.cli.consuming import Start
-from barnabas.cli.deserializers import deserializer
-from barnabas.cli.line_format import LinePrinter, LineReader, unescape
-from barnabas.cli.record_text import LineTemplate, json_lines, time_text
+from barnabas.cli.records.consume import Lines
+from barnabas.cli.records.consuming import Start
+from barnabas.cli.records.deserializers import deserializer
+from barnabas.cli.records.line_format import LinePrinter, LineReader, unescape
+from barnabas.cli.records.record_text import LineTemplate, json_lines, time_text
 from barnabas.client.values import ConsumerRecord, Headers
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.kafka.cluster_mirrors import link_of, select_topics
-from barnabas.cli.links_options import warn_of_plain_secrets
-from barnabas.cli.links_text import print_changes, print_described, print_drill
+from barnabas.cli.kafka.cluster.cluster_mirrors import link_of, select_topics
+from barnabas.cli.links.options import warn_of_plain_secrets
+from barnabas.cli.links.text import print_changes, print_described, print_drill
 from barnabas.client.admin.links import (
     Link,
     LinkDescription,

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.cli.decoders import as_json, metadata_record, remote_log_record, share_state_record
-from barnabas.cli.log_dump import DumpOptions, dump_file
+from barnabas.cli.logs.decoders import as_json, metadata_record, remote_log_record, share_state_record
+from barnabas.cli.logs.dump import DumpOptions, dump_file
 from barnabas.protocol.records.batch import Record
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.cli.logs import app
+from barnabas.cli.logs.logs import app
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.server.storage.directory.log_dir import LogDir

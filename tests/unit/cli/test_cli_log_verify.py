@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner, Result
 
-from barnabas.cli.logs import app
+from barnabas.cli.logs.logs import app
 from barnabas.core.ids import TopicPartition
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import DamagedLogError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka.metadata_shell import main, read_image
-from barnabas.cli.metadata_commands import MetadataShell, columns
-from barnabas.cli.metadata_tree import Directory, metadata_tree
+from barnabas.cli.kafka.cluster.metadata_commands import MetadataShell, columns
+from barnabas.cli.kafka.cluster.metadata_shell import main, read_image
+from barnabas.cli.kafka.cluster.metadata_tree import Directory, metadata_tree
 from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.security.credentials import ScramCredential

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka import mirror_maker
-from barnabas.cli.mirror_run import lag_cells, lag_json, read_mirror_config
+from barnabas.cli.kafka.connect import mirror_maker
+from barnabas.cli.spark.mirror_run import lag_cells, lag_json, read_mirror_config
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.mirror.deciding.lag import MirrorLag
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.cluster_moves import drain, moves
-from barnabas.cli.kafka import reassign_partitions
-from barnabas.cli.kafka.reassign_partitions import build_parser
+from barnabas.cli.cluster.moves import drain, moves
+from barnabas.cli.kafka.cluster import reassign_partitions
+from barnabas.cli.kafka.cluster.reassign_partitions import build_parser
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from tests.unit.cli.moving_cluster import MovingCluster

@@ -16,7 +16,7 @@ from typer.main import get_command
 from barnabas.cli.app import NOUNS, build_app
 from barnabas.cli.kafka.arguments import Parser, split_list, split_pairs
 from barnabas.cli.output import print_table
-from barnabas.cli.serve import build_parser
+from barnabas.cli.serve.serve import build_parser
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -165,7 +165,7 @@ def test_split_pairs_parses_name_value_arguments() -> None:
 def test_kafka_storage_formats_a_directory_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from barnabas.cli.kafka.storage import main
+    from barnabas.cli.kafka.cluster.storage import main
 
     config = tmp_path / "server.properties"
     config.write_text(f"log.dirs={tmp_path / 'data'}\nnode.id=7\n")

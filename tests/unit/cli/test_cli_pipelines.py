@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from barnabas.cli.pipelines import app
+from barnabas.cli.spark.pipelines import app
 from barnabas.spark.pipelines.state import PipelineProject, find_project
 
 Run = Callable[..., Result]

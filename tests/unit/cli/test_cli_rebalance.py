@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.cli import cluster_heal
 from barnabas.cli.app import build_app
-from barnabas.cli.cluster_heal import heal
-from barnabas.cli.moves_execution import _parts
-from barnabas.cli.moves_placement import ClusterPlacement
-from barnabas.cli.rebalance_load import BrokerChoice, Disks, ReadCluster, build_load
+from barnabas.cli.cluster import heal as cluster_heal
+from barnabas.cli.cluster.heal import heal
+from barnabas.cli.cluster.moves_execution import _parts
+from barnabas.cli.cluster.moves_placement import ClusterPlacement
+from barnabas.cli.cluster.rebalance_load import BrokerChoice, Disks, ReadCluster, build_load
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.values import ClusterDescription, LogDirDescription
 from barnabas.core.errors import ErrorCode, KafkaError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.cli.kafka.replica_comparison import Comparison, ReplicaRecords, compare
+from barnabas.cli.kafka.cluster.replica_comparison import Comparison, ReplicaRecords, compare
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 

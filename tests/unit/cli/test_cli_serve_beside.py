@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.serve_beside import EmbeddedServiceError, _ServiceThread
+from barnabas.cli.serve.beside import EmbeddedServiceError, _ServiceThread
 
 
 class FakeService:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from barnabas import Admin, Producer
-from barnabas.cli.kafka.streams_groups import _assignments, _members, build_parser, check, main
+from barnabas.cli.kafka.groups.streams_groups import _assignments, _members, build_parser, check, main
 from barnabas.client.admin.offset_resets import ResetTarget
 from barnabas.client.admin.streams_groups import StreamsGroupDescription, StreamsTasks, _description
 from barnabas.client.values import GroupState, NewTopic

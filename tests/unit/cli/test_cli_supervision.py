@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.cli.supervision import ProcessAction, Supervision
+from barnabas.cli.serve.supervision import ProcessAction, Supervision
 
 START, TERMINATE, KILL = ProcessAction.START, ProcessAction.TERMINATE, ProcessAction.KILL
 

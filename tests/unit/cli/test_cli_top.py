@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from barnabas.cli.top_rows import BrokerRow, GroupRow, TopicRow, TopOrder, TopRows, build_rows
-from barnabas.cli.top_view import headline, view
+from barnabas.cli.watch.top_rows import BrokerRow, GroupRow, TopicRow, TopOrder, TopRows, build_rows
+from barnabas.cli.watch.top_view import headline, view
 from barnabas.client.cluster.metadata import BrokerAddress, TopicDescription, TopicPartitionInfo
 from barnabas.client.values import (
     ClusterDescription,

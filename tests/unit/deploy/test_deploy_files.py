@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from barnabas.cli.serve import build_parser
+from barnabas.cli.serve.serve import build_parser
 from barnabas.server.node.config import unknown_names
 from barnabas.server.node.setup.environment import settings_from_environment
 

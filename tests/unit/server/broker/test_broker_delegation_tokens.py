@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from barnabas import Admin, Consumer, ErrorCode, KafkaError, Producer
-from barnabas.cli.acl_words import Grant, bindings_of
 from barnabas.cli.app import build_app
-from barnabas.cli.kafka.delegation_tokens import main as kafka_delegation_tokens
+from barnabas.cli.kafka.settings.delegation_tokens import main as kafka_delegation_tokens
+from barnabas.cli.security.acl_words import Grant, bindings_of
 from barnabas.client.admin.tokens import DelegationToken
 from barnabas.core.properties import parse_properties
 from barnabas.protocol.security.acls import (

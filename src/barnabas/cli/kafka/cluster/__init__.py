@@ -1,0 +1,1 @@
+"""Kafka's tools for nodes, replicas, logs and the quorum."""

@@ -1,0 +1,1 @@
+"""Kafka's tools for connectors and MirrorMaker."""

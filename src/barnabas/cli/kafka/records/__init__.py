@@ -1,0 +1,1 @@
+"""Kafka's tools that write, read, count and delete records."""

@@ -1,0 +1,1 @@
+"""Kafka's tools for configs, ACLs, users, quotas and tokens."""

@@ -1,0 +1,1 @@
+"""The commands that write and read records: `produce`, `consume` and `schemas`."""

@@ -1,0 +1,1 @@
+"""The commands of users, tokens, ACLs and quotas."""

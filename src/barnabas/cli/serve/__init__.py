@@ -1,0 +1,1 @@
+"""The commands that run a server: `serve`, `registry` and `console`."""

@@ -1,0 +1,1 @@
+"""The commands of what runs on Spark: `pipelines`, `connect` and `mirror`."""
