@@ -12,11 +12,11 @@ from msgspec import structs
 
 from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.machine import elections, membership, replication, snapshots
-from barnabas.server.raft.machine.events import SnapshotStored, StartAt
+from barnabas.server.raft.machine.events import SnapshotStored, StartLogAt
 from barnabas.server.raft.machine.history import LogHistory
 from barnabas.server.raft.machine.log_offsets import OffsetValidity, RaftLogOffsets, ValidOffsetAndEpoch
 from barnabas.server.raft.machine.messages import FetchResponse, VoteRequest
-from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.progress import EpochProgress
 from barnabas.server.raft.machine.quorum import Quorum
 from barnabas.server.raft.machine.states import Unattached
 from barnabas.server.raft.machine.values import NO_NODE, ElectionState, OffsetAndEpoch, Voters
@@ -49,12 +49,12 @@ def vote_is_not_synced() -> Iterator[None]:
 
 def old_epochs_count_as_committed() -> AbstractContextManager[Any]:
     """The high watermark advances over records of earlier epochs alone (Raft, figure 8)."""
-    build = Progress.__init__
+    build = EpochProgress.__init__
 
-    def from_the_start(self: Progress, me: Any, voters: Any, start: int, config: Any, now_ms: int) -> None:
+    def from_the_start(self: EpochProgress, me: Any, voters: Any, start: int, config: Any, now_ms: int) -> None:
         build(self, me, voters, -1, config, now_ms)
 
-    return patch.object(Progress, "__init__", from_the_start)
+    return patch.object(EpochProgress, "__init__", from_the_start)
 
 
 @contextmanager
@@ -90,13 +90,13 @@ def followers_acknowledge_before_sync() -> AbstractContextManager[Any]:
 
 
 def leader_counts_itself_before_sync() -> AbstractContextManager[Any]:
-    count = Progress.on_local_end
+    count = EpochProgress.on_local_end
 
-    def hasty(self: Progress, synced_offset: int) -> bool:
+    def hasty(self: EpochProgress, synced_offset: int) -> bool:
         furthest = max((replica.last_fetch_leader_end for replica in self.voters.values()), default=0)
         return count(self, max(synced_offset, furthest))
 
-    return patch.object(Progress, "on_local_end", hasty)
+    return patch.object(EpochProgress, "on_local_end", hasty)
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def any_snapshot_replaces_the_log() -> AbstractContextManager[Any]:
         if q.leader is not None:
             return
         q.fx.sync_ticket = q.log.start_at(event.snapshot_id)
-        q.fx.log_ops.append(StartAt(event.snapshot_id))
+        q.fx.log_ops.append(StartLogAt(event.snapshot_id))
         q.fx.load_snapshot = event.snapshot_id
         q.history.start_at(event.snapshot_id, event.kraft_version, event.voters)
         q.high_watermark = event.snapshot_id.offset

@@ -33,10 +33,10 @@ from barnabas.server.raft.machine.events import (
     SendRequest,
     SnapshotStored,
     SnapshotTaken,
-    StartAt,
+    StartLogAt,
     Synced,
     Tick,
-    Truncate,
+    TruncateFrom,
     WriteSnapshot,
 )
 from barnabas.server.raft.machine.messages import FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
@@ -138,7 +138,7 @@ class SimDisk:
         last_epoch = self.log[-1].epoch if self.log else self.start.epoch
         beyond = [s for s in self.snapshots if s > OffsetAndEpoch(last_epoch, self.end_offset)]
         if beyond:
-            self.apply(StartAt(max(beyond)))
+            self.apply(StartLogAt(max(beyond)))
             self.sync_up_to(self.written)
         good = [s for s in self.snapshots if s == self.start or _epoch_at(self.log, s.offset - 1) == s.epoch]
         self.snapshots = {s: self.snapshots[s] for s in sorted(good) if s.offset >= self.start.offset}
@@ -171,10 +171,10 @@ def _apply(log: list[RaftBatch], start: OffsetAndEpoch, op: LogOp) -> OffsetAndE
     match op:
         case Append(batch):
             log.append(batch)
-        case Truncate(offset):
+        case TruncateFrom(offset):
             while log and log[-1].next_offset > offset:
                 log.pop()
-        case StartAt(snapshot_id):
+        case StartLogAt(snapshot_id):
             log.clear()
             return snapshot_id
         case AdvanceStart(snapshot_id):

@@ -11,27 +11,27 @@ from hypothesis import strategies as st
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.balance.actions import actions_between, pairs
 from barnabas.protocol.assign.balance.planner import plan_balance
-from barnabas.protocol.assign.balance.state import State
+from barnabas.protocol.assign.balance.state import BalanceState
 from barnabas.protocol.assign.balance.values import (
     HARD_GOALS,
     SOFT_GOALS,
     BalanceOptions,
-    BrokerRole,
-    BrokerState,
+    BalancePlan,
     ClusterLoad,
     PartitionLoad,
-    Plan,
+    PlannedBroker,
+    PlannedRole,
 )
 
 MIB = 1024 * 1024
-ROLES = [*[BrokerRole.TAKES_PART] * 6, BrokerRole.GIVES, BrokerRole.LEAVES, BrokerRole.EXCLUDED]
+ROLES = [*[PlannedRole.TAKES_PART] * 6, PlannedRole.GIVES, PlannedRole.LEAVES, PlannedRole.EXCLUDED]
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterLoad:
     racked = draw(st.booleans())
     brokers = {
-        broker: BrokerState(
+        broker: PlannedBroker(
             draw(st.sampled_from("abc")) if racked else None,
             draw(st.sampled_from(ROLES)),
             draw(st.sampled_from((None, None, 2000 * MIB))),
@@ -57,7 +57,7 @@ def choices(draw: st.DrawFn) -> BalanceOptions:
     return BalanceOptions(tuple(goals), draw(st.sampled_from((0.0, 0.1, 0.3))), draw(st.sampled_from((5, 10_000))))
 
 
-def carried_out(cluster: ClusterLoad, plan: Plan) -> ClusterLoad:
+def carried_out(cluster: ClusterLoad, plan: BalancePlan) -> ClusterLoad:
     moved = {tp: replace(cluster.partitions[tp], replicas=move.after) for tp, move in plan.moves.items()}
     return ClusterLoad(cluster.brokers, {**cluster.partitions, **moved})
 
@@ -67,7 +67,7 @@ def carried_out(cluster: ClusterLoad, plan: Plan) -> ClusterLoad:
 def test_a_plan_keeps_every_replica_count_and_the_spread_over_racks(
     cluster: ClusterLoad, options: BalanceOptions
 ) -> None:
-    state = State(cluster, options)
+    state = BalanceState(cluster, options)
     for tp, move in plan_balance(cluster, options).moves.items():
         assert move.before == cluster.partitions[tp].replicas != move.after
         assert len(set(move.after)) == len(move.after) == len(move.before)
@@ -86,9 +86,9 @@ def test_a_plan_respects_the_roles_and_capacities_of_the_brokers(cluster: Cluste
         assert state.bytes_max is None or after.size <= max(before.size, state.bytes_max)
         for move in plan.moves.values():
             if broker in move.after and broker not in move.before:
-                assert state.role is BrokerRole.TAKES_PART
+                assert state.role is PlannedRole.TAKES_PART
             if broker in move.before and broker not in move.after:
-                assert state.role is not BrokerRole.EXCLUDED
+                assert state.role is not PlannedRole.EXCLUDED
 
 
 @given(clusters(), choices())
@@ -99,7 +99,7 @@ def test_a_plan_improves_the_goals_in_their_order_and_converges(cluster: Cluster
     assert list(plan.imbalance_before) == [*HARD_GOALS, *options.goals]
     assert after < before if plan.moves else after == before
     result = carried_out(cluster, plan)
-    assert State(result, options).imbalances == tuple(after), "the sums that were kept are those of the result"
+    assert BalanceState(result, options).imbalances == tuple(after), "the sums that were kept are those of the result"
     assert plan_balance(result, options).moves == {}, "the next plan has nothing left to do"
 
 
@@ -107,7 +107,7 @@ def test_a_plan_improves_the_goals_in_their_order_and_converges(cluster: Cluster
 @settings(max_examples=100)
 def test_no_move_of_a_plan_is_in_vain(cluster: ClusterLoad, options: BalanceOptions) -> None:
     plan = plan_balance(cluster, options)
-    state = State(carried_out(cluster, plan), options)
+    state = BalanceState(carried_out(cluster, plan), options)
     for tp, move in plan.moves.items():
         back = {tp: move.before}
         is_better_moved = state.gain(back) > (0,) * len(state.goals)
@@ -120,13 +120,13 @@ def test_a_limited_plan_respects_its_limits_and_repeats_to_an_end(
     cluster: ClusterLoad, options: BalanceOptions, moves_max: int, size_max: int
 ) -> None:
     options = replace(options, moves_max=moves_max, bytes_max=size_max * MIB)
-    imbalances = State(cluster, options).imbalances
+    imbalances = BalanceState(cluster, options).imbalances
     while (plan := plan_balance(cluster, options)).moves:
         assert len(plan.moves) <= moves_max
         assert plan.bytes <= size_max * MIB
         cluster = carried_out(cluster, plan)
-        assert State(cluster, options).imbalances < imbalances
-        imbalances = State(cluster, options).imbalances
+        assert BalanceState(cluster, options).imbalances < imbalances
+        imbalances = BalanceState(cluster, options).imbalances
 
 
 @given(clusters(), choices(), st.randoms(use_true_random=False))
@@ -144,7 +144,7 @@ def test_a_plan_does_not_depend_on_the_order_of_its_input(
 @given(clusters(), choices())
 @settings(max_examples=100)
 def test_the_quick_look_at_two_brokers_rules_no_improvement_out(cluster: ClusterLoad, options: BalanceOptions) -> None:
-    quick, thorough = State(cluster, options), _Thorough(cluster, options)
+    quick, thorough = BalanceState(cluster, options), _Thorough(cluster, options)
     for goal in (*HARD_GOALS[2:], *options.goals):
         for heavy, light in pairs(quick, goal):
             found = list(actions_between(quick, goal, heavy, light))
@@ -153,7 +153,7 @@ def test_the_quick_look_at_two_brokers_rules_no_improvement_out(cluster: Cluster
                     assert action in found
 
 
-class _Thorough(State):
+class _Thorough(BalanceState):
     """Rules no action out before it is made."""
 
     def improvement_between(self, heavy: int, light: int) -> Callable[[Sequence[int]], bool]:

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.client.consumer.handout import Delivery, Handout, Record
+from barnabas.client.consumer.handout import HandedOut, Handout, Record
 from barnabas.client.consumer.subscription import PartitionState, SubscriptionState
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.ids import TopicPartition
@@ -100,7 +100,7 @@ class Consuming(RuleBasedStateMachine):
             key=None,
             value=None,
         )
-        self.delivery: Delivery | None = None
+        self.delivery: HandedOut | None = None
         self.expected = dict.fromkeys(PARTITIONS, 0)
         self.asked = dict.fromkeys(PARTITIONS, 0)
         for partition in PARTITIONS:
@@ -127,7 +127,7 @@ class Consuming(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 9), wanted=st.sampled_from([None, *[frozenset([p]) for p in PARTITIONS]]))
     def poll(self, limit: int, wanted: frozenset[TopicPartition] | None) -> None:
         self.ask()
-        delivery = Delivery(self.handout, self.handout.take(limit, wanted))
+        delivery = HandedOut(self.handout, self.handout.take(limit, wanted))
         assert len(delivery.records) <= limit
         self.got(delivery.records)
         delivery.receive(len(delivery.records))
@@ -136,7 +136,7 @@ class Consuming(RuleBasedStateMachine):
     def poll_of_a_thread(self, limit: int, count: int, one_by_one: bool) -> None:
         """A program in another thread gets some of the records; an interrupt, or `break`, takes the others from it."""
         self.ask()
-        self.delivery = Delivery(self.handout, self.handout.take(limit))
+        self.delivery = HandedOut(self.handout, self.handout.take(limit))
         self.delivery.one_by_one = one_by_one
         received = self.delivery.records[:count]
         if one_by_one and received:
@@ -214,7 +214,7 @@ class Consuming(RuleBasedStateMachine):
         for _ in range(4 * BATCHES):
             for partition in PARTITIONS:
                 self.fetcher.fetch(partition, 2)
-            delivery = Delivery(self.handout, self.handout.take(1_000))
+            delivery = HandedOut(self.handout, self.handout.take(1_000))
             self.got(delivery.records)
             delivery.receive(len(delivery.records))
         assert {next_record_offset(offset) for offset in self.expected.values()} == {LENGTH}

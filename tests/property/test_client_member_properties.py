@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.membership.classic import MembershipConfig
-from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase
+from barnabas.client.membership.consumer_protocol import ConsumerMember, PartitionsLost, Phase
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicIdPartition
 from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
@@ -99,7 +99,7 @@ class World:
         response = None if lost == "request" else self.coordinator.heartbeat(request)
         if response is None or lost == "response":
             member.on_unanswered()
-        elif isinstance(member.on_heartbeat(response), Lost):
+        elif isinstance(member.on_heartbeat(response), PartitionsLost):
             self.busy.pop(number, None)
 
     def poll(self, number: int) -> None:

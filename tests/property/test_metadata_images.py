@@ -23,7 +23,7 @@ from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import bootstrap_records
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.codec import (
     AccessControlEntryRecord,
@@ -137,7 +137,7 @@ def restored(image: ClusterImage) -> ClusterImage:
     delta = ClusterDelta(ClusterImage(cluster_id=image.cluster_id))
     for record in image_records(image):
         delta.apply(decode_record(encode_record(record)))
-    return delta.finish(Provenance())
+    return delta.finish(MetadataProvenance())
 
 
 names = st.text(max_size=5)
@@ -185,13 +185,13 @@ def test_a_snapshot_gives_an_equal_image_and_differences_lead_from_one_to_the_ot
     base = ClusterDelta(ClusterImage(cluster_id="c"))
     for record in first:
         base.apply(record)
-    image = base.finish(Provenance(5))
+    image = base.finish(MetadataProvenance(5))
     assert restored(image).same_state_as(image)
     delta = ClusterDelta(image)
     for record in second:
         delta.apply(record)
-    after = delta.finish(Provenance(9))
+    after = delta.finish(MetadataProvenance(9))
     found = ClusterDelta.between(image, after)
-    assert found.finish(Provenance(9)).same_state_as(after)
+    assert found.finish(MetadataProvenance(9)).same_state_as(after)
     assert ClusterDelta.between(after, after).is_empty
     assert isinstance(after.topics.by_id.get(UUID(int=1)), type(None))

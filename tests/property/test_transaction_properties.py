@@ -20,7 +20,7 @@ from barnabas.server.coordination.ports import LogRecord, ProducerIdAndEpoch
 from barnabas.server.coordination.timeline import Timeline
 from barnabas.server.coordination.transaction.ports import MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
-from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, from_record
+from barnabas.server.coordination.transaction.state import FOLLOWS, TransactionMetadata, from_record
 from barnabas.server.coordination.transaction.transitions import InitProducerIdArgs, ProducerIdNeededError
 from tests.configs import transaction_config
 from tests.unit.server.coordination.kit import seeded
@@ -40,7 +40,7 @@ class World:
     known: list[tuple[int, int]] = field(default_factory=list)
     rightful: ProducerIdAndEpoch | None = None
     """The producer with the newest epoch, until a new incarnation or a timeout fences it."""
-    states: list[Transaction] = field(default_factory=list)
+    states: list[TransactionMetadata] = field(default_factory=list)
     open_in: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
     outcomes: dict[tuple[int, int, int], bool] = field(default_factory=dict)
     transactions: int = 0
@@ -93,7 +93,7 @@ class World:
             op.append_callback(after, ErrorCode.NONE)
             self.execute(after)
 
-    def check_step(self, now: Transaction) -> None:
+    def check_step(self, now: TransactionMetadata) -> None:
         if self.states:
             before = self.states[-1]
             assert before.state in FOLLOWS[now.state]
@@ -220,7 +220,7 @@ def test_random_histories_of_one_transactional_id_keep_the_invariants(
         for _ in range(3):  # an epoch near the maximum, so that few steps reach the maximum
             world.init(None, True)
         raised = world.shard.transactions[NAME]
-        skipped = Transaction(raised.producer_id, first_epoch, timeout_ms=60_000, updated_ms=world.now_ms)
+        skipped = TransactionMetadata(raised.producer_id, first_epoch, timeout_ms=60_000, updated_ms=world.now_ms)
         from barnabas.server.coordination.transaction.state import to_record
 
         op = world.op()

@@ -31,7 +31,7 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
 from barnabas.server.quorum import vote_store
-from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.progress import EpochProgress
 from barnabas.server.raft.machine.values import Voters
 from barnabas.server.replication.directories.found_logs import FoundLogs
 from barnabas.server.replication.directories.replica_directories import ReplicaDirectories
@@ -368,8 +368,8 @@ def _half_is_a_majority(patch: Patch) -> None:
 
 def _leader_never_resigns(patch: Patch) -> None:
     """A controller that no majority of the voters fetches from goes on as leader."""
-    patch.setattr(Progress, "has_lost_quorum", lambda self, now_ms: False)
-    patch.setattr(Progress, "next_check_ms", lambda self: None)
+    patch.setattr(EpochProgress, "has_lost_quorum", lambda self, now_ms: False)
+    patch.setattr(EpochProgress, "next_check_ms", lambda self: None)
 
 
 # -- coordinators ------------------------------------------------------------------------------------------------------

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.testing.sim.mirroring.faults import LinkFaultMenu
-from barnabas.testing.sim.mirroring.scenario import Mirroring, mirroring
+from barnabas.testing.sim.mirroring.scenario import MirroringScenario, mirroring
 from barnabas.testing.sim.mirroring.share_rules import ShareOffsetsAreInTheLog
 from barnabas.testing.sim.outcome import play
 from barnabas.testing.sim.world import World
 
 
-def _played(seed: int, menu: LinkFaultMenu, *, shares: bool = False) -> Mirroring:
+def _played(seed: int, menu: LinkFaultMenu, *, shares: bool = False) -> MirroringScenario:
     world = World(seed)
-    scenario = Mirroring(world, menu=menu, shares=shares)
+    scenario = MirroringScenario(world, menu=menu, shares=shares)
     assert play(world, scenario).acknowledged > 0, f"seed {seed}: no record was acknowledged, so the run shows nothing"
     return scenario
 

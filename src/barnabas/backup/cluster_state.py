@@ -16,7 +16,7 @@ from barnabas.backup.errors import BackupError
 from barnabas.backup.planning import LogNow
 from barnabas.backup.values import (
     AclBackup,
-    CommittedOffset,
+    BackedUpOffset,
     GroupBackup,
     PartitionBackup,
     QuotaBackup,
@@ -47,7 +47,7 @@ _REFUSALS: Final = frozenset(
 )
 
 
-class Selection(Struct, frozen=True):
+class BackupTopics(Struct, frozen=True):
     """The topics of a backup: those that a pattern matches as a whole, and no pattern of the exclusions. Without
     patterns, all but internal ones (`__*`)."""
 
@@ -80,7 +80,7 @@ class TopicNow(Struct, frozen=True):
     configs: dict[str, str]
 
 
-async def read_topics(admin: AsyncAdmin, selection: Selection) -> list[TopicNow]:
+async def read_topics(admin: AsyncAdmin, selection: BackupTopics) -> list[TopicNow]:
     """The selected topics with the configs that are set on them. Raises KafkaError."""
     views = await admin.cluster.all_topics()
     chosen = {name: view for name, view in views.items() if selection.matches(name, is_internal=view.is_internal)}
@@ -125,8 +125,8 @@ async def read_groups(admin: AsyncAdmin, topics: Iterable[str], notes: list[str]
     return tuple(groups)
 
 
-async def _offsets_of(admin: AsyncAdmin, listing: GroupListing) -> list[CommittedOffset]:
-    found: list[CommittedOffset] = []
+async def _offsets_of(admin: AsyncAdmin, listing: GroupListing) -> list[BackedUpOffset]:
+    found: list[BackedUpOffset] = []
     if listing.type == SHARE:
         deadline = admin.cluster.deadline()
         for name, share in sorted(
@@ -135,13 +135,13 @@ async def _offsets_of(admin: AsyncAdmin, listing: GroupListing) -> list[Committe
             if isinstance(share, KafkaError):
                 raise share
             if share.start_offset is not None:
-                found.append(CommittedOffset(name.topic, name.partition, share.start_offset, share.leader_epoch))
+                found.append(BackedUpOffset(name.topic, name.partition, share.start_offset, share.leader_epoch))
         return found
     for name, committed in sorted((await admin.list_group_offsets(listing.group_id)).items()):
         if isinstance(committed, KafkaError):
             raise committed
         found.append(
-            CommittedOffset(name.topic, name.partition, committed.offset, committed.leader_epoch, committed.metadata)
+            BackedUpOffset(name.topic, name.partition, committed.offset, committed.leader_epoch, committed.metadata)
         )
     return found
 

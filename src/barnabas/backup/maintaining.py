@@ -12,7 +12,7 @@ from barnabas.backup.errors import BackupError
 from barnabas.backup.keeping import LEFTOVERS_MS, Retention, objects_to_drop, runs_to_drop
 from barnabas.backup.manifest import manifest_name, run_time_ms
 from barnabas.backup.store import BackupStore
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 
 
 class Pruned(Struct, frozen=True):
@@ -24,11 +24,11 @@ class Pruned(Struct, frozen=True):
     size: int
 
 
-async def list_runs(store: BackupStore) -> list[Run | BackupError]:
+async def list_runs(store: BackupStore) -> list[RunManifest | BackupError]:
     """All runs, the oldest first, also interrupted ones; for a damaged manifest the error."""
     names = await store.run_names()
     known = sorted([(run_id, True) for run_id in names.complete] + [(run_id, False) for run_id in names.partial])
-    found: list[Run | BackupError] = []
+    found: list[RunManifest | BackupError] = []
     for run_id, complete in known:
         try:
             found.append(await store.load(run_id, complete=complete))

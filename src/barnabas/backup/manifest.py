@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from barnabas.backup.errors import BackupError, DamagedBackupError
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 
 FORMAT: Final = 1
 RUNS: Final = "runs/"
@@ -39,13 +39,13 @@ class _Manifest(Struct):
     run: msgspec.Raw
 
 
-def encode_run(run: Run) -> bytes:
+def encode_run(run: RunManifest) -> bytes:
     body = msgspec.json.encode(run)
     manifest = _Manifest(FORMAT, hashlib.sha256(body).hexdigest(), msgspec.Raw(body))
     return msgspec.json.encode(manifest) + b"\n"
 
 
-def decode_run(data: bytes, name: str) -> Run:
+def decode_run(data: bytes, name: str) -> RunManifest:
     """The run of the manifest `name`. Raises DamagedBackupError, and BackupError for a later format."""
     try:
         manifest = msgspec.json.decode(data, type=_Manifest)
@@ -54,7 +54,7 @@ def decode_run(data: bytes, name: str) -> Run:
             raise BackupError(f"{name} has format {manifest.format}; this version of Barnabas reads up to {FORMAT}.")
         if hashlib.sha256(body).hexdigest() != manifest.sha256:
             raise DamagedBackupError(f"{name} is damaged: its checksum is wrong. Use another run.")
-        return msgspec.json.decode(body, type=Run)
+        return msgspec.json.decode(body, type=RunManifest)
     except msgspec.DecodeError as error:
         raise DamagedBackupError(f"{name} is damaged: {error}. Use another run.") from error
 

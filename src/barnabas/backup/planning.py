@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from barnabas.backup.values import PartitionBackup, Run, StoredBatches, TopicBackup
+from barnabas.backup.values import PartitionBackup, RunManifest, StoredBatches, TopicBackup
 from barnabas.core.ids import TopicPartition
 
 
@@ -69,7 +69,7 @@ def is_same_topic(before: TopicBackup, topic_id: str) -> bool:
     return before.topic_id == topic_id
 
 
-def backed_up(run: Run | None) -> dict[str, TopicBackup]:
+def backed_up(run: RunManifest | None) -> dict[str, TopicBackup]:
     """The topics of the run that is continued, by name."""
     return {} if run is None else {topic.name: topic for topic in run.topics}
 

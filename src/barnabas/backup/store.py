@@ -11,7 +11,7 @@ from msgspec import Struct
 from barnabas.backup.errors import DamagedBackupError, NoSuchRunError
 from barnabas.backup.keeping import choose_run
 from barnabas.backup.manifest import COMPLETE, DATA, RUNS, decode_run, encode_run, manifest_name, run_of_manifest
-from barnabas.backup.values import Run, StoredBatches
+from barnabas.backup.values import RunManifest, StoredBatches
 from barnabas.core.buffers import Buffer
 from barnabas.core.objects.errors import ObjectMissingError
 from barnabas.core.objects.ports import ListedObjectStore, StoredObject
@@ -45,7 +45,7 @@ class BackupStore:
                 (complete if found.name.endswith(COMPLETE) else partial).append(run_id)
         return RunNames(tuple(sorted(complete)), tuple(sorted(partial)))
 
-    async def load(self, run_id: str, *, complete: bool = True) -> Run:
+    async def load(self, run_id: str, *, complete: bool = True) -> RunManifest:
         """Raises NoSuchRunError, DamagedBackupError."""
         name = manifest_name(run_id, complete=complete)
         try:
@@ -55,14 +55,14 @@ class BackupStore:
                 f"{self.location} has no run {run_id}. `barnabas backup list` shows the runs."
             ) from None
 
-    async def choose(self, at: str | None) -> Run:
+    async def choose(self, at: str | None) -> RunManifest:
         """The run that `at` names (`keeping.choose_run`). Raises NoSuchRunError, DamagedBackupError, ValueError."""
         complete = (await self.run_names()).complete
         if not complete:
             raise NoSuchRunError(f"{self.location} has no complete run. `barnabas backup run` makes one.")
         return await self.load(choose_run(complete, at))
 
-    async def save(self, run: Run) -> None:
+    async def save(self, run: RunManifest) -> None:
         """Store the manifest of a run, at once as a whole."""
         await self._put(manifest_name(run.id, complete=run.complete), encode_run(run))
 

@@ -18,13 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.backup import cluster_state
-from barnabas.backup.cluster_state import Selection, TopicNow
+from barnabas.backup.cluster_state import BackupTopics, TopicNow
 from barnabas.backup.copying import PartitionCopy
 from barnabas.backup.errors import BackupError, DamagedBackupError, NoSuchRunError
 from barnabas.backup.manifest import manifest_name, new_run_id
 from barnabas.backup.planning import backed_up, choose_base, is_same_topic, plan_partition
 from barnabas.backup.store import BackupStore, RunNames
-from barnabas.backup.values import PartitionBackup, Run, TopicBackup
+from barnabas.backup.values import PartitionBackup, RunManifest, TopicBackup
 from barnabas.client.admin import AsyncAdmin
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -39,7 +39,7 @@ PARALLEL: Final = 4
 class BackupOptions(Struct, frozen=True):
     """What a run backs up, and how."""
 
-    selection: Selection = Selection()
+    selection: BackupTopics = BackupTopics()
     full: bool = False
     """Read all records again, instead of those that are new since the last run."""
     object_bytes: int = OBJECT_BYTES
@@ -81,10 +81,10 @@ class BackupRun:
         self._topics: Sequence[TopicNow] = ()
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._begun: set[TopicPartition] = set()
-        self._base: Run | None = None
+        self._base: RunManifest | None = None
         self._known: dict[TopicPartition, PartitionBackup] = {}
         started_ms = clock.now_ms()
-        self._run = Run(
+        self._run = RunManifest(
             id=new_run_id(started_ms, int(rng.random() * 0x10000)),
             cluster_id="",
             started_ms=started_ms,
@@ -95,7 +95,7 @@ class BackupRun:
             topics=(),
         )
 
-    async def run(self) -> Run:
+    async def run(self) -> RunManifest:
         """Back up the cluster, and return the run. Raises BackupError, KafkaError."""
         names = await self._store.run_names()
         cluster_id = (await self._admin.describe_cluster()).cluster_id or ""
@@ -123,7 +123,7 @@ class BackupRun:
             await self._store.delete(manifest_name(self._base.id, complete=False))
         return run
 
-    async def _load_base(self, names: RunNames) -> Run | None:
+    async def _load_base(self, names: RunNames) -> RunManifest | None:
         complete, partial = set(names.complete), set(names.partial)
         while (chosen := choose_base(complete, partial)) is not None:
             run_id, is_complete = chosen
@@ -215,7 +215,7 @@ class BackupRun:
 
     # -- result --------------------------------------------------------------------------------------------------
 
-    def _result(self, *, complete: bool) -> Run:
+    def _result(self, *, complete: bool) -> RunManifest:
         """The run as it is now. In a partial one, a partition that was not begun is as in the base."""
         copies = self._copies.values()
         return replace(

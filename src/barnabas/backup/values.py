@@ -62,7 +62,7 @@ class TopicBackup(Struct, frozen=True):
         return sum(partition.size for partition in self.partitions)
 
 
-class CommittedOffset(Struct, frozen=True):
+class BackedUpOffset(Struct, frozen=True):
     """The position of a group in a partition."""
 
     topic: str
@@ -77,7 +77,7 @@ class GroupBackup(Struct, frozen=True):
 
     group_id: str
     type: str
-    offsets: tuple[CommittedOffset, ...]
+    offsets: tuple[BackedUpOffset, ...]
 
 
 class AclBackup(Struct, frozen=True):
@@ -106,7 +106,7 @@ class QuotaBackup(Struct, frozen=True):
     quotas: dict[str, float]
 
 
-class Run(Struct, frozen=True):
+class RunManifest(Struct, frozen=True):
     """One run of `barnabas backup run`: the cluster as it was then."""
 
     id: str

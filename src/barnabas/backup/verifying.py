@@ -14,7 +14,7 @@ from msgspec import Struct
 from barnabas.backup.errors import BackupError, DamagedBackupError
 from barnabas.backup.serving.batches import RunBatches, parse_object, readable_end
 from barnabas.backup.store import BackupStore
-from barnabas.backup.values import PartitionBackup, Run, StoredBatches
+from barnabas.backup.values import PartitionBackup, RunManifest, StoredBatches
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.links.verifying import Comparison, batches_of, bounds_of, compare
 from barnabas.core.errors import KafkaError
@@ -25,7 +25,7 @@ from barnabas.protocol.records.errors import CorruptBatchError
 _PARALLEL = 4
 
 
-class Damage(Struct, frozen=True):
+class DamagedObject(Struct, frozen=True):
     """What is wrong with one object, and the runs that cannot be restored because of it."""
 
     name: str
@@ -39,7 +39,7 @@ class BackupCheck(Struct, frozen=True):
     runs: int
     objects: int
     size: int
-    damage: tuple[Damage, ...]
+    damage: tuple[DamagedObject, ...]
     interrupted: tuple[str, ...]
     """Runs that were killed, or are under way. They harm nothing; the next run goes on where they were."""
     leftovers: int
@@ -53,13 +53,13 @@ async def verify_backup(
     """Check the manifests and objects of these runs, or of all. `on_checked` gets the bytes of each checked object."""
     names = await store.run_names()
     chosen = list(names.complete if runs is None else runs)
-    damage: list[Damage] = []
+    damage: list[DamagedObject] = []
     needed: dict[str, tuple[StoredBatches, list[str]]] = {}
     for run_id in chosen:
         try:
             run = await store.load(run_id)
         except BackupError as error:
-            damage.append(Damage(f"runs/{run_id}.json", str(error), (run_id,)))
+            damage.append(DamagedObject(f"runs/{run_id}.json", str(error), (run_id,)))
             continue
         for stored in run.objects():
             needed.setdefault(stored.name, (stored, []))[1].append(run_id)
@@ -70,7 +70,7 @@ async def verify_backup(
             try:
                 await check_object(store, stored)
             except BackupError as error:
-                damage.append(Damage(stored.name, str(error), tuple(of_runs)))
+                damage.append(DamagedObject(stored.name, str(error), tuple(of_runs)))
             on_checked(stored.size)
 
     try:
@@ -107,7 +107,7 @@ async def check_object(store: BackupStore, stored: StoredBatches) -> None:
         raise DamagedBackupError(f"{stored.name} is damaged: {error}") from error
 
 
-async def compare_with_cluster(store: BackupStore, run: Run, admin: AsyncAdmin) -> AsyncIterator[Comparison]:
+async def compare_with_cluster(store: BackupStore, run: RunManifest, admin: AsyncAdmin) -> AsyncIterator[Comparison]:
     """Compare the partitions of a run with those of a cluster, one after the other."""
     batches = RunBatches(store)
     for name, partition in run.partitions():

@@ -13,7 +13,7 @@ from barnabas.client import AsyncProducer
 from barnabas.client.admin import AsyncAdmin
 from barnabas.console.access.users import Role, User
 from barnabas.console.browse.decoding import Decoder, RegistryDecoder
-from barnabas.console.browse.reading import TopicReader
+from barnabas.console.browse.reading import BrowseReader
 from barnabas.console.browse.records import Viewer
 from barnabas.console.errors import ConsoleError, NotFoundError
 from barnabas.console.sampling.sampler import Sampler
@@ -53,7 +53,7 @@ class Sources:
         self._digest = digest
         self.admin = AsyncAdmin({"client.id": "barnabas-console", **_admin_settings(settings.client)})
         self.sampler = Sampler(self.admin, settings.sampling, clock)
-        self.reader = TopicReader(self.admin, settings.browse)
+        self.reader = BrowseReader(self.admin, settings.browse)
         self._registry: AsyncRegistryClient | None = None
         self._connect: HttpClient | None = None
         self._registry_decoder: RegistryDecoder | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client import AdminSettings, ConsumerSettings, ProducerSettings
 
 
-class Clients:
+class BlockingClients:
     """Makes blocking clients, and closes them."""
 
     def __init__(self, bootstrap_servers: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.client import Admin
-    from barnabas.testing.clients import AsyncClients, Clients
+    from barnabas.testing.clients import AsyncClients, BlockingClients
     from barnabas.testing.embedded import EmbeddedBroker
     from barnabas.testing.process_cluster import ClusterProcess
 
@@ -70,11 +70,11 @@ def barnabas_bootstrap_servers(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def barnabas_clients(barnabas_bootstrap_servers: str) -> Iterator[Clients]:
+def barnabas_clients(barnabas_bootstrap_servers: str) -> Iterator[BlockingClients]:
     """Makes blocking producers, consumers and administrative clients, which are closed when the test ends."""
-    from barnabas.testing.clients import Clients
+    from barnabas.testing.clients import BlockingClients
 
-    clients = Clients(barnabas_bootstrap_servers)
+    clients = BlockingClients(barnabas_bootstrap_servers)
     yield clients
     clients.close()
 

@@ -36,7 +36,7 @@ from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
-from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance, PartitionImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import decode_record, encode_record
@@ -147,7 +147,7 @@ class Conversation:
         fresh = ClusterDelta(ClusterImage(cluster_id="c"))
         for record in image_records(self.controller.image):
             fresh.apply(decode_record(encode_record(record)))
-        assert fresh.finish(Provenance()).same_state_as(self.controller.image)
+        assert fresh.finish(MetadataProvenance()).same_state_as(self.controller.image)
         for record in decision.records:
             yield "  " + self.readable(repr(record))
 

@@ -36,10 +36,10 @@ from barnabas.server.raft.machine.events import (
     Resign,
     SnapshotStored,
     SnapshotTaken,
-    StartAt,
+    StartLogAt,
     Synced,
     Tick,
-    Truncate,
+    TruncateFrom,
     WriteSnapshot,
 )
 from barnabas.server.raft.machine.messages import (
@@ -347,13 +347,13 @@ def _op(op: Any) -> str:
         return f"appends {_batch(op.batch)}"
     if isinstance(op, WriteSnapshot):
         return f"writes {len(op.data)} bytes at {op.position} of snapshot {op.snapshot_id}"
-    if isinstance(op, Truncate):
+    if isinstance(op, TruncateFrom):
         return f"truncates to {op.offset}"
     return f"{_OPS[type(op)]} {op.snapshot_id}"
 
 
 _OPS = {
-    StartAt: "drops its log, which starts anew at",
+    StartLogAt: "drops its log, which starts anew at",
     AdvanceStart: "drops its log before",
     FinishSnapshot: "finishes snapshot",
 }

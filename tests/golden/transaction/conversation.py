@@ -43,7 +43,7 @@ from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
-from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, from_record, to_record
+from barnabas.server.coordination.transaction.state import BY_LABEL, TransactionMetadata, from_record, to_record
 from tests.configs import transaction_config
 from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, check_committed_views, run_virtual, seeded
 
@@ -405,7 +405,7 @@ async def record(stage: Stage, words: list[str], options: dict[str, str]) -> Non
     """record NAME STATE id/epoch: a record of another coordinator, loaded by the next `restart`"""
     name, state, producer = words
     producer_id, epoch = producer.split("/")
-    txn = Transaction(int(producer_id), int(epoch), state=BY_LABEL[state], timeout_ms=60_000, client_version=2)
+    txn = TransactionMetadata(int(producer_id), int(epoch), state=BY_LABEL[state], timeout_ms=60_000, client_version=2)
     encoded = FORMAT.encode(to_record(name, txn, 1))
     stage.writer.append(TP, [encoded], 0)
     stage.producers[name] = (int(producer_id), int(epoch))

@@ -15,7 +15,7 @@ from barnabas.server.coordination.transaction import transitions
 from barnabas.server.coordination.transaction.ports import MarkerJob
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.shard import TransactionShard
-from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, TxnState, from_record
+from barnabas.server.coordination.transaction.state import FOLLOWS, TransactionMetadata, TxnState, from_record
 from tests.configs import transaction_config
 
 LOG = (Path(__file__).parent / "kafka_4_3_1_transaction_state.log").read_bytes()
@@ -42,7 +42,7 @@ def test_reencoding_a_record_of_kafka_gives_the_same_bytes() -> None:
 
 
 def test_transitions_in_kafkas_log_are_permitted() -> None:
-    last: dict[str, Transaction] = {}
+    last: dict[str, TransactionMetadata] = {}
     for record in RECORDS:
         decoded = FORMAT.decode(record)
         assert decoded is not None
@@ -58,7 +58,7 @@ def test_transitions_in_kafkas_log_are_permitted() -> None:
         last[name] = now
 
 
-def _aborted(txn: Transaction, now_ms: int) -> Transaction:
+def _aborted(txn: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """End the transaction as its producer would. Kafka's records do not have the last epoch."""
     ended = transitions.end(txn, txn.producer_id, txn.epoch, commit=False, version=2, fresh_id=-1, now_ms=now_ms)
     return replace(ended, last_epoch=-1)

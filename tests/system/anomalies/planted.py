@@ -22,7 +22,7 @@ from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.broker.handlers.transactions import write_txn_markers
 from barnabas.server.broker.verification import TransactionVerifier
-from barnabas.server.coordination.group.offset_store import OffsetStore
+from barnabas.server.coordination.group.offset_store import CommittedOffsets
 from barnabas.server.coordination.transaction import transitions
 from barnabas.server.coordination.transaction.state import PREPARED
 from barnabas.server.replication.partition import Partition
@@ -156,12 +156,12 @@ def every_fifth_marker_turned_round() -> None:
 
 @bug(Anomaly.NOT_PROCESSED)
 def offsets_committed_before_the_marker() -> None:
-    right = OffsetStore.apply
+    right = CommittedOffsets.apply
 
-    def hasty(store: OffsetStore, key: Any, value: Any, log_offset: int, producer_id: int) -> None:
+    def hasty(store: CommittedOffsets, key: Any, value: Any, log_offset: int, producer_id: int) -> None:
         right(store, key, value, log_offset, NO_PRODUCER_ID)
 
-    swap(OffsetStore, "apply", hasty)
+    swap(CommittedOffsets, "apply", hasty)
 
 
 # --- acknowledgements --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from barnabas.backup.restoring.plan import Method
 from barnabas.backup.restoring.restore import Restore, RestoreOptions, RestoreReport
 from barnabas.backup.store import BackupStore
 from barnabas.backup.taking import BackupOptions, BackupRun
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 from barnabas.backup.verifying import compare_with_cluster
 from barnabas.client import AsyncConsumer, AsyncProducer
 from barnabas.client.admin import AsyncAdmin
@@ -27,7 +27,7 @@ def store_in(folder: Path) -> BackupStore:
     return BackupStore(FileObjectStore(OsFileSystem(), str(folder), ThreadPoolExecutor(2)), "", str(folder))
 
 
-async def back_up(admin: AsyncAdmin, store: BackupStore, options: BackupOptions = SMALL) -> Run:
+async def back_up(admin: AsyncAdmin, store: BackupStore, options: BackupOptions = SMALL) -> RunManifest:
     return await BackupRun(admin, store, options, SystemClock(), system_rng()).run()
 
 

@@ -18,7 +18,7 @@ import pytest
 from barnabas.backup.errors import TargetNotEmptyError
 from barnabas.backup.restoring.plan import Method
 from barnabas.backup.store import BackupStore
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 from barnabas.backup.verifying import verify_backup
 from barnabas.client import AsyncProducer
 from barnabas.client.admin import AsyncAdmin
@@ -192,7 +192,7 @@ async def check_kills(folder: Path, seed: int, count: int, kills: int, longest_s
             assert check.damage == (), f"seed {seed}"
             assert await is_equal(admin, store), f"seed {seed}"
             expected = await facts(admin, servers, by_link=True)
-            run: Run = await back_up(admin, store, SMALL)
+            run: RunManifest = await back_up(admin, store, SMALL)
             assert run.added_bytes == 0, f"seed {seed}: a record was doubled or lost"
     async with AsyncEmbeddedBroker(config=SECURED) as target:
         servers = target.bootstrap_servers

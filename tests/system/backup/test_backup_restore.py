@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.backup import cluster_state
-from barnabas.backup.cluster_state import Selection
+from barnabas.backup.cluster_state import BackupTopics
 from barnabas.backup.errors import BackupError, DamagedBackupError, NoSuchRunError, TargetNotEmptyError
 from barnabas.backup.keeping import Retention
 from barnabas.backup.maintaining import list_runs, prune
@@ -21,7 +21,7 @@ from barnabas.backup.restoring.plan import Method
 from barnabas.backup.restoring.restore import Restore, RestoreOptions
 from barnabas.backup.serving.batches import RunBatches
 from barnabas.backup.taking import BackupOptions
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 from barnabas.backup.verifying import verify_backup
 from barnabas.client import AsyncConsumer, AsyncProducer
 from barnabas.client.admin import AsyncAdmin
@@ -235,7 +235,7 @@ def test_single_topics_are_restored_beside_others(tmp_path: Path) -> None:
             await fill(source)
             run = await back_up(source, store)
             await source.delete_topics(["orders"])
-            options = RestoreOptions(Selection(("orders",)))
+            options = RestoreOptions(BackupTopics(("orders",)))
             listed = await source.list_topics()
             tried = await Restore(source, store, run, replace(options, dry_run=True)).run()
             assert (tried.topics, await source.list_topics()) == (1, listed)
@@ -297,7 +297,7 @@ def test_half_a_run_is_continued_and_pruned(tmp_path: Path) -> None:
             (tmp_path / left).write_bytes(b"what an interrupted put has left")
             again = await back_up(source, store)
             assert (again.base, again.added_bytes) == (whole.id, 0)
-            assert [one.id for one in await list_runs(store) if isinstance(one, Run)] == [again.id]
+            assert [one.id for one in await list_runs(store) if isinstance(one, RunManifest)] == [again.id]
             full = await back_up(source, store, replace(SMALL, full=True))
             assert (full.base, full.size) == (None, whole.size)
             pruned = await prune(store, Retention(last=1), full.started_ms + 1, leftovers_ms=0)

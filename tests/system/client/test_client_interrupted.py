@@ -17,7 +17,7 @@ import pytest
 
 from barnabas.client.blocking import BlockingReader
 from barnabas.client.consumer.consumer import AsyncConsumer
-from barnabas.client.consumer.handout import Handout, Run
+from barnabas.client.consumer.handout import Handout, HandoutRun
 from barnabas.client.errors import TransactionStateError
 from barnabas.client.producer.transactions import Transactions
 from barnabas.testing.embedded import EmbeddedBroker
@@ -162,7 +162,7 @@ def behind_the_whole_poll(patch: pytest.MonkeyPatch) -> None:
     """At the first record of an iteration the position moves behind all records that were taken."""
     right = Handout.receive
 
-    def receive(self: Handout, runs: list[Run], count: int | None = None) -> list[Run]:
+    def receive(self: Handout, runs: list[HandoutRun], count: int | None = None) -> list[HandoutRun]:
         left = right(self, runs, count)
         for run in left:
             if run.at:

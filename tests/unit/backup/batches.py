@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from uuid import UUID
 
-from barnabas.backup.values import PartitionBackup, Run, StoredBatches, TopicBackup
+from barnabas.backup.values import PartitionBackup, RunManifest, StoredBatches, TopicBackup
 from barnabas.core.ids import uuid_to_text
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
@@ -49,7 +49,7 @@ def partition(start: int, end: int, *objects: StoredBatches, number: int = 0) ->
     return PartitionBackup(number, start, end, objects)
 
 
-def run_of(*partitions: PartitionBackup, run_id: str = RUN) -> Run:
+def run_of(*partitions: PartitionBackup, run_id: str = RUN) -> RunManifest:
     """A complete run with one topic."""
     topic = TopicBackup("orders", TOPIC_ID, 3, {"retention.ms": "1000"}, partitions)
-    return Run(run_id, "cluster", 1, 2, True, None, 0, (topic,))
+    return RunManifest(run_id, "cluster", 1, 2, True, None, 0, (topic,))

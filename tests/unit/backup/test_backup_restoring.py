@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from barnabas.backup.cluster_state import Selection
+from barnabas.backup.cluster_state import BackupTopics
 from barnabas.backup.errors import BackupError
 from barnabas.backup.restoring.plan import TargetFacts, binding_of, configs_to_set, conflicts, select, translated
 from barnabas.backup.restoring.rewriting import kept_records, produced_batch
-from barnabas.backup.restoring.translating import OffsetTranslation, Transactions
-from barnabas.backup.values import AclBackup, CommittedOffset, GroupBackup, QuotaBackup
+from barnabas.backup.restoring.translating import LogTransactions, OffsetTranslation
+from barnabas.backup.values import AclBackup, BackedUpOffset, GroupBackup, QuotaBackup
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import TimestampType, check_crc, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, rebuild_batch
@@ -20,7 +20,7 @@ from tests.unit.backup.batches import batch, partition, run_of
 EMPTY = TargetFacts(frozenset(), {}, {})
 RUN = replace(
     run_of(partition(0, 10)),
-    groups=(GroupBackup("g", "consumer", (CommittedOffset("orders", 0, 5),)),),
+    groups=(GroupBackup("g", "consumer", (BackedUpOffset("orders", 0, 5),)),),
     quotas=(QuotaBackup({"user": "alice"}, {"producer_byte_rate": 10.0}),),
 )
 
@@ -55,10 +55,10 @@ def test_many_names_are_cut() -> None:
 
 
 def test_a_part_has_the_offsets_of_its_topics_and_no_rights() -> None:
-    part = select(RUN, Selection(("ord.*",)))
+    part = select(RUN, BackupTopics(("ord.*",)))
     assert (part.topics, part.groups, part.acls, part.quotas) == (RUN.topics, RUN.groups, None, None)
     with pytest.raises(BackupError, match="no topic that matches"):
-        select(RUN, Selection(("other",)))
+        select(RUN, BackupTopics(("other",)))
 
 
 def test_configs_that_name_brokers_or_links_are_left_out() -> None:
@@ -126,7 +126,7 @@ def test_records_below_the_log_start_and_append_times() -> None:
 
 
 def test_transactions_are_committed_aborted_or_open() -> None:
-    transactions = Transactions()
+    transactions = LogTransactions()
     transactions.on_marker(9, 10, commit=True)
     transactions.on_marker(9, 20, commit=False)
     transactions.on_marker(9, 30, commit=True)
@@ -147,6 +147,6 @@ def test_committed_offsets_go_to_the_next_record_that_was_restored() -> None:
 
 
 def test_offsets_of_a_partition_that_the_run_does_not_have_are_left_out() -> None:
-    kept, orphan = CommittedOffset("orders", 0, 7), CommittedOffset("orders", 5, 9)
+    kept, orphan = BackedUpOffset("orders", 0, 7), BackedUpOffset("orders", 5, 9)
     group = GroupBackup("billing", "classic", (kept, orphan))
     assert translated(group, {TopicPartition("orders", 0): {7: 3}}) == [(kept, 3)]

@@ -18,7 +18,7 @@ from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.values import ClusterDescription, LogDirDescription
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.balance.values import BrokerRole, PartitionLoad
+from barnabas.protocol.assign.balance.values import PartitionLoad, PlannedRole
 from tests.unit.cli.moving_cluster import MovingCluster
 
 A, B, C = (TopicPartition(name, 0) for name in ("a", "b", "c"))
@@ -31,12 +31,12 @@ FOUND = ReadCluster(
 )
 
 
-def roles(choice: BrokerChoice) -> dict[int, BrokerRole]:
+def roles(choice: BrokerChoice) -> dict[int, PlannedRole]:
     return {broker: state.role for broker, state in build_load(FOUND, choice).brokers.items()}
 
 
 def test_a_dead_broker_keeps_its_replicas_unless_it_is_removed() -> None:
-    takes, excluded, leaves = BrokerRole.TAKES_PART, BrokerRole.EXCLUDED, BrokerRole.LEAVES
+    takes, excluded, leaves = PlannedRole.TAKES_PART, PlannedRole.EXCLUDED, PlannedRole.LEAVES
     assert roles(BrokerChoice()) == {1: takes, 2: takes, 3: takes, 9: excluded}
     assert roles(BrokerChoice(removed=frozenset({9}))) == {1: takes, 2: takes, 3: takes, 9: leaves}
 
@@ -44,10 +44,10 @@ def test_a_dead_broker_keeps_its_replicas_unless_it_is_removed() -> None:
 def test_only_added_brokers_get_replicas() -> None:
     choice = BrokerChoice(added=frozenset({3}), removed=frozenset({9}), excluded=frozenset({2}))
     assert roles(choice) == {
-        1: BrokerRole.GIVES,
-        2: BrokerRole.EXCLUDED,
-        3: BrokerRole.TAKES_PART,
-        9: BrokerRole.LEAVES,
+        1: PlannedRole.GIVES,
+        2: PlannedRole.EXCLUDED,
+        3: PlannedRole.TAKES_PART,
+        9: PlannedRole.LEAVES,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.client.membership.classic import MembershipConfig, MembershipFailed
-from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase, Wait
+from barnabas.client.membership.consumer_protocol import ConsumerMember, PartitionsLost, Phase, Wait
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
@@ -170,7 +170,7 @@ def test_fenced_members_begin_again_and_own_nothing() -> None:
         who = member()
         settle(who, 5, {A: [0]})
         who.heartbeat()
-        assert who.on_heartbeat(refusal(code)) == Lost()
+        assert who.on_heartbeat(refusal(code)) == PartitionsLost()
         assert not who.heartbeats
         assert who.partitions == {A0}, "until the listener has been told"
         who.rejoin()

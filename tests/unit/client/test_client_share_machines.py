@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.client.membership.classic import MembershipFailed
-from barnabas.client.membership.consumer_protocol import Lost, Wait
+from barnabas.client.membership.consumer_protocol import PartitionsLost, Wait
 from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.share.session import GAP, AcknowledgeType, ShareSession, runs
 from barnabas.core.errors import ErrorCode
@@ -84,7 +84,7 @@ def test_the_member() -> None:
     assert who.heartbeat() == ShareGroupHeartbeatRequest(group_id="g", member_id="me", member_epoch=1)
     assert who.on_heartbeat(ShareGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) == Wait(True)
     assert who.heartbeat().subscribed_topic_names == ["a", "b"], "everything again, to whoever it is now"
-    assert who.on_heartbeat(ShareGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)) == Lost()
+    assert who.on_heartbeat(ShareGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)) == PartitionsLost()
     assert (who.epoch, who.assigned) == (0, frozenset())
     who.heartbeat()
     who.on_heartbeat(answer(5, 0))

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from barnabas.core.telemetry import Metrics, render
-from barnabas.core.telemetry.loop_watch import LoopWatch, Step, in_steps
+from barnabas.core.telemetry.loop_watch import LoopWatch, RequestStep, in_steps
 
 
 class HandClock:
@@ -38,7 +38,7 @@ def test_every_step_but_the_last_is_added_and_waiting_is_not(fail: bool) -> None
     hold = LoopWatch(metrics, clock, 250.0).hold("CREATE_TOPICS")
 
     async def run() -> object:
-        step = Step(clock())
+        step = RequestStep(clock())
         steps = asyncio.ensure_future(_outer(step))
         while not steps.done():
             await asyncio.sleep(0)
@@ -46,7 +46,7 @@ def test_every_step_but_the_last_is_added_and_waiting_is_not(fail: bool) -> None
         assert clock() - step.began == pytest.approx(7.004)  # the last step and the other work after it
         return steps.exception() or steps.result()
 
-    async def _outer(step: Step) -> str:
+    async def _outer(step: RequestStep) -> str:
         coroutine = _three_steps(clock, fail)
         awaited = coroutine.send(None)
         hold.add(clock() - step.began)
@@ -75,7 +75,7 @@ def test_cancellation_reaches_the_coroutine() -> None:
     async def run() -> None:
         async def outer() -> None:
             coroutine = waits()
-            await in_steps(coroutine, coroutine.send(None), hold, clock, Step(clock()))
+            await in_steps(coroutine, coroutine.send(None), hold, clock, RequestStep(clock()))
 
         task = asyncio.ensure_future(outer())
         await asyncio.sleep(0)

@@ -13,10 +13,10 @@ from typing import Final
 
 from barnabas.backup.errors import BackupError
 from barnabas.backup.restoring.plan import exact_patterns, link_name
-from barnabas.backup.serving.answers import Address
+from barnabas.backup.serving.answers import ServerAddress
 from barnabas.backup.serving.batches import readable_end
 from barnabas.backup.serving.server import Login, RunServer
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.links import FAILED, STOPPED, Link, LinkDescription, MirrorAction
 from barnabas.client.links.cutover import failover
@@ -37,7 +37,7 @@ _SETTINGS: Final = {
 }
 
 
-async def open_link(admin: AsyncAdmin, run: Run, address: Address, login: Login) -> None:
+async def open_link(admin: AsyncAdmin, run: RunManifest, address: ServerAddress, login: Login) -> None:
     """The link from the target to the server at `address`. Raises KafkaError if the brokers do not reach it."""
     servers = f"{address.host}:{address.port}"
     link = Link(link_name(run.id), servers, login.client_settings(), settings=_SETTINGS, source_cluster_id=run.id)
@@ -54,13 +54,13 @@ async def open_link(admin: AsyncAdmin, run: Run, address: Address, login: Login)
         ) from error
 
 
-async def find_link(admin: AsyncAdmin, run: Run) -> LinkDescription | None:
+async def find_link(admin: AsyncAdmin, run: RunManifest) -> LinkDescription | None:
     """The link of an earlier attempt to restore this run."""
     name = link_name(run.id)
     return (await admin.describe_links([name])).get(name)
 
 
-async def begun_topics(admin: AsyncAdmin, run: Run) -> frozenset[str] | None:
+async def begun_topics(admin: AsyncAdmin, run: RunManifest) -> frozenset[str] | None:
     """The topics that an earlier attempt to restore this run has created; None if there was none.
 
     The link's coordinator learns of a mirror when its leader begins; the topic's config names the link from the first
@@ -82,7 +82,7 @@ async def begun_topics(admin: AsyncAdmin, run: Run) -> frozenset[str] | None:
     return frozenset(configured.union(mirror.topic for mirror in found.mirrors if mirror.topic is not None))
 
 
-async def start_mirrors(admin: AsyncAdmin, run: Run) -> None:
+async def start_mirrors(admin: AsyncAdmin, run: RunManifest) -> None:
     """Make the topics mirrors, but those that an earlier attempt has stopped already. Raises BackupError."""
     found = await find_link(admin, run)
     known = {mirror.topic for mirror in found.mirrors} if found is not None else set()
@@ -99,7 +99,7 @@ async def start_mirrors(admin: AsyncAdmin, run: Run) -> None:
 class Mirroring:
     """Waits until the mirrors have all records of the run."""
 
-    def __init__(self, admin: AsyncAdmin, run: Run, server: RunServer, sent: Callable[[], int]) -> None:
+    def __init__(self, admin: AsyncAdmin, run: RunManifest, server: RunServer, sent: Callable[[], int]) -> None:
         """`sent` is the number of bytes that the server has sent."""
         self._admin = admin
         self._run = run
@@ -149,11 +149,11 @@ class Mirroring:
         return waiting
 
 
-async def stop_mirrors(admin: AsyncAdmin, run: Run) -> None:
+async def stop_mirrors(admin: AsyncAdmin, run: RunManifest) -> None:
     """Let the topics take writes. Raises KafkaError."""
     patterns = exact_patterns([topic.name for topic in run.topics])
     await failover(admin, link_name(run.id), patterns, timeout_s=_STALL_S)
 
 
-async def close_link(admin: AsyncAdmin, run: Run) -> None:
+async def close_link(admin: AsyncAdmin, run: RunManifest) -> None:
     await admin.delete_link(link_name(run.id))

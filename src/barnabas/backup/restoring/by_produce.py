@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from barnabas.backup.errors import BackupError, DamagedBackupError
 from barnabas.backup.restoring.rewriting import KeptBatch, kept_records, produced_batch
-from barnabas.backup.restoring.translating import OffsetTranslation, Transactions
+from barnabas.backup.restoring.translating import LogTransactions, OffsetTranslation
 from barnabas.backup.serving.batches import LoadedObject, RunBatches
 from barnabas.backup.store import BackupStore
-from barnabas.backup.values import PartitionBackup, Run
+from barnabas.backup.values import PartitionBackup, RunManifest
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.values import LATEST
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
@@ -42,7 +42,7 @@ class ProduceRestore:
         self._producer = (-1, -1)
 
     async def run(
-        self, run: Run, committed: Mapping[TopicPartition, Sequence[int]]
+        self, run: RunManifest, committed: Mapping[TopicPartition, Sequence[int]]
     ) -> dict[TopicPartition, dict[int, int]]:
         """Produce all records. Returns what the committed offsets become. Raises BackupError, KafkaError."""
         response = await self._cluster.retrying(
@@ -150,9 +150,9 @@ def _kept(loaded: LoadedObject, position: int, header: BatchHeader, log_start: i
         raise DamagedBackupError(f"The batch at offset {header.base_offset} is damaged: {error}") from error
 
 
-async def _transactions(batches: RunBatches, partition: PartitionBackup) -> Transactions:
+async def _transactions(batches: RunBatches, partition: PartitionBackup) -> LogTransactions:
     """The markers of the partition. Reads only objects that have some."""
-    found = Transactions()
+    found = LogTransactions()
     for stored in partition.objects:
         if not stored.transactional:
             continue

@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from barnabas.backup.cluster_state import SHARE, Selection
+from barnabas.backup.cluster_state import SHARE, BackupTopics
 from barnabas.backup.errors import BackupError
-from barnabas.backup.values import AclBackup, CommittedOffset, GroupBackup, QuotaBackup, Run
+from barnabas.backup.values import AclBackup, BackedUpOffset, GroupBackup, QuotaBackup, RunManifest
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.security.acls import AclBinding, AclPermissionType, AclResourceType, PatternType
 from barnabas.protocol.security.operations import AclOperation
@@ -52,7 +52,7 @@ class TargetFacts(Struct, frozen=True):
     quotas: Mapping[QuotaEntity, Mapping[str, float]]
 
 
-def select(run: Run, selection: Selection) -> Run:
+def select(run: RunManifest, selection: BackupTopics) -> RunManifest:
     """The part of a run that is restored. Raises BackupError if a pattern selects nothing."""
     if not selection.include and not selection.exclude:
         return run
@@ -67,13 +67,13 @@ def select(run: Run, selection: Selection) -> Run:
         offsets = tuple(offset for offset in group.offsets if offset.topic in names)
         if offsets:
             groups.append(GroupBackup(group.group_id, group.type, offsets))
-    return Run(
+    return RunManifest(
         run.id, run.cluster_id, run.started_ms, run.finished_ms, run.complete, run.base, run.added_bytes, topics,
         tuple(groups), None, run.users, None, run.notes,
     )  # fmt: skip
 
 
-def conflicts(run: Run, target: TargetFacts, *, whole: bool) -> list[str]:
+def conflicts(run: RunManifest, target: TargetFacts, *, whole: bool) -> list[str]:
     """Why the target cannot take the run without overwriting something; empty if it can. With `whole`, any topic of
     the target is a reason: a restore of everything goes into an empty cluster."""
     found = []
@@ -126,14 +126,14 @@ def exact_patterns(topics: Collection[str]) -> list[str]:
     return [re.escape(topic) for topic in topics]
 
 
-def within(offset: CommittedOffset, start: int, end: int) -> int:
+def within(offset: BackedUpOffset, start: int, end: int) -> int:
     """A committed offset in a log that has the records from `start` to before `end`."""
     return max(start, min(offset.offset, end))
 
 
 def translated(
     group: GroupBackup, offsets: Mapping[TopicPartition, Mapping[int, int]]
-) -> list[tuple[CommittedOffset, int]]:
+) -> list[tuple[BackedUpOffset, int]]:
     """The committed offsets of a group with what they became in the target. An offset of a partition that the run does
     not have is left out: a group can keep offsets of a topic that was created again with fewer partitions.
     """
@@ -171,7 +171,7 @@ def binding_of(acl: AclBackup) -> AclBinding:
         ) from None
 
 
-def lost_by_produce(run: Run) -> list[str]:
+def lost_by_produce(run: RunManifest) -> list[str]:
     """Sentences about what a restore by Produce leaves out or changes."""
     lost = [
         "Offsets, leader epochs, producer ids and topic ids are new. Committed offsets of groups are translated.",

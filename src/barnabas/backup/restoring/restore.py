@@ -13,16 +13,16 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from barnabas.backup.cluster_state import Selection
+from barnabas.backup.cluster_state import BackupTopics
 from barnabas.backup.errors import BackupError, DamagedBackupError, TargetNotEmptyError
 from barnabas.backup.restoring import by_link, plan
 from barnabas.backup.restoring.by_produce import ProduceRestore
 from barnabas.backup.restoring.plan import Method, TargetFacts
-from barnabas.backup.serving.answers import Address
+from barnabas.backup.serving.answers import ServerAddress
 from barnabas.backup.serving.batches import readable_end
 from barnabas.backup.serving.server import new_login, serving
 from barnabas.backup.store import BackupStore
-from barnabas.backup.values import CommittedOffset, GroupBackup, Run, TopicBackup
+from barnabas.backup.values import BackedUpOffset, GroupBackup, RunManifest, TopicBackup
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.admin.share_groups import alter_share_group_offsets, list_share_group_offsets
 from barnabas.client.errors import UnsupportedApiError
@@ -47,10 +47,10 @@ _WHILE_PRODUCING: Final = {
 class RestoreOptions(Struct, frozen=True):
     """What is restored, and how."""
 
-    selection: Selection = Selection()
+    selection: BackupTopics = BackupTopics()
     method: Method | None = None
     """None: by link if the target can, else by Produce."""
-    listen: Address | None = None
+    listen: ServerAddress | None = None
     """Where brokers connect to; None: a free port of the address from which this machine reaches the target."""
     dry_run: bool = False
 
@@ -76,13 +76,13 @@ class Restore:
         self,
         admin: AsyncAdmin,
         store: BackupStore,
-        run: Run,
+        run: RunManifest,
         options: RestoreOptions,
         on_sent: Callable[[int], None] = lambda size: None,
     ) -> None:
         self._admin = admin
         self._store = store
-        self._whole = options.selection == Selection()
+        self._whole = options.selection == BackupTopics()
         self._run = plan.select(run, options.selection)
         self._options = options
         self._on_sent = on_sent
@@ -233,7 +233,7 @@ class Restore:
 
     async def _by_link(self) -> None:
         admin, run = self._admin, self._run
-        listen = self._options.listen or Address(await self._own_address(), 0)
+        listen = self._options.listen or ServerAddress(await self._own_address(), 0)
         login = new_login()
         async with serving(run, self._store, listen, listen.host, login, self._on_records) as (server, address):
             await by_link.open_link(admin, run, address, login)
@@ -265,7 +265,7 @@ class Restore:
     @staticmethod
     def _clamped(
         group: GroupBackup, ends: Mapping[TopicPartition, tuple[int, int]]
-    ) -> list[tuple[CommittedOffset, int]]:
+    ) -> list[tuple[BackedUpOffset, int]]:
         found = []
         for offset in group.offsets:
             bounds = ends.get(TopicPartition(offset.topic, offset.partition))
@@ -300,7 +300,7 @@ class Restore:
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    async def _commit(self, offsets: Mapping[str, Sequence[tuple[CommittedOffset, int]]]) -> None:
+    async def _commit(self, offsets: Mapping[str, Sequence[tuple[BackedUpOffset, int]]]) -> None:
         """Commit the offsets of all groups. A group keeps offsets that it has, and all of them if it has members."""
         for group in self._run.groups:
             new = {
@@ -331,7 +331,7 @@ class Restore:
             except KafkaError as error:
                 self._notes.append(
                     f"The offsets of group {group.group_id} were not restored: {error} Stop its members, and set them "
-                    "with `barnabas groups reset`."
+                    "with `barnabas groups reset-offsets`."
                 )
 
     async def _present(self, group: GroupBackup) -> Mapping[TopicPartition, int]:
@@ -374,7 +374,7 @@ class Restore:
             )
 
 
-def _epoch(offset: CommittedOffset, position: int) -> int:
+def _epoch(offset: BackedUpOffset, position: int) -> int:
     """The leader epoch of a committed offset holds only for the offset itself."""
     return offset.leader_epoch if position == offset.offset else -1
 

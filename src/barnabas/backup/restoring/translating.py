@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from barnabas.protocol.records.batch import BatchHeader
 
 
-class Transactions:
+class LogTransactions:
     """The transactions of one partition, in the order of the log."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from barnabas.backup.serving.batches import readable_end
-from barnabas.backup.values import PartitionBackup, Run, TopicBackup
+from barnabas.backup.values import PartitionBackup, RunManifest, TopicBackup
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_TOPIC_ID, uuid_from_text
 from barnabas.protocol.wire.apis import APIS, ApiKey
@@ -46,7 +46,7 @@ SERVED: Final[Mapping[ApiKey, tuple[int, int]]] = {
 _OF_LOGINS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 
-class Address(Struct, frozen=True):
+class ServerAddress(Struct, frozen=True):
     """Where brokers reach the server."""
 
     host: str
@@ -56,7 +56,7 @@ class Address(Struct, frozen=True):
 class RunAnswers:
     """The answers from one run."""
 
-    def __init__(self, run: Run, address: Address) -> None:
+    def __init__(self, run: RunManifest, address: ServerAddress) -> None:
         self.run = run
         self.address = address
         self.topics = {topic.name: topic for topic in run.topics}

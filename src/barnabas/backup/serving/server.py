@@ -15,10 +15,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from barnabas.backup.errors import BackupError
-from barnabas.backup.serving.answers import SERVED, Address, RunAnswers
+from barnabas.backup.serving.answers import SERVED, RunAnswers, ServerAddress
 from barnabas.backup.serving.batches import RunBatches, readable_end
 from barnabas.backup.store import BackupStore
-from barnabas.backup.values import Run
+from barnabas.backup.values import RunManifest
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import system_rng
@@ -80,7 +80,9 @@ def new_login() -> Login:
 class RunServer:
     """Handles the requests of brokers. Implements `RequestHandler`."""
 
-    def __init__(self, run: Run, address: Address, batches: RunBatches, on_sent: Callable[[int], None]) -> None:
+    def __init__(
+        self, run: RunManifest, address: ServerAddress, batches: RunBatches, on_sent: Callable[[int], None]
+    ) -> None:
         """`on_sent` gets the bytes of records of each response."""
         self._answers = RunAnswers(run, address)
         self._batches = batches
@@ -88,7 +90,7 @@ class RunServer:
         self.failure: BackupError | KafkaError | None = None
         """Why the last object could not be read; None if it could."""
 
-    def advertise(self, address: Address) -> None:
+    def advertise(self, address: ServerAddress) -> None:
         """Brokers reach the server here."""
         self._answers.address = address
 
@@ -183,8 +185,13 @@ class RunServer:
 
 @asynccontextmanager
 async def serving(
-    run: Run, store: BackupStore, listen: Address, advertised_host: str, login: Login, on_sent: Callable[[int], None]
-) -> AsyncIterator[tuple[RunServer, Address]]:
+    run: RunManifest,
+    store: BackupStore,
+    listen: ServerAddress,
+    advertised_host: str,
+    login: Login,
+    on_sent: Callable[[int], None],
+) -> AsyncIterator[tuple[RunServer, ServerAddress]]:
     """Serve `run` at `listen` during the block. Yields the server, and the address for brokers. Raises OSError."""
     salt = secrets.token_bytes(16)
     known = credential(HASHES[_MECHANISM], login.password, salt, SCRAM_ITERATIONS_MIN)
@@ -198,7 +205,7 @@ async def serving(
     security = ListenerSecurity(SystemClock(), system_rng(), None, sasl)
     listener = Listener(endpoint, server, _LIMITS, Metrics(), security=security)
     bound = await listener.bind()
-    address = Address(advertised_host, bound.port)
+    address = ServerAddress(advertised_host, bound.port)
     server.advertise(address)
     accepting = asyncio.ensure_future(listener.serve())
     try:

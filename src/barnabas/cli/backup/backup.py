@@ -22,7 +22,7 @@ from barnabas.cli.session import run as run_command
 
 if TYPE_CHECKING:
     from barnabas.backup.maintaining import Pruned
-    from barnabas.backup.values import Run
+    from barnabas.backup.values import RunManifest
     from barnabas.client.admin import AsyncAdmin
 
 app = noun(
@@ -56,17 +56,17 @@ def run(
 
     Example: `barnabas backup run s3://backups/paris`
     """
-    from barnabas.backup.cluster_state import Selection
+    from barnabas.backup.cluster_state import BackupTopics
     from barnabas.backup.taking import BackupOptions, BackupProgress, BackupRun
     from barnabas.core.clock import SystemClock
     from barnabas.core.rng import system_rng
 
-    selection = Selection(tuple(topics or ()), tuple(exclude or ()))
+    selection = BackupTopics(tuple(topics or ()), tuple(exclude or ()))
     selection.check()
     options = BackupOptions(selection, full, object_mib * 1024 * 1024, parallel)
     store = open_backup(location, s3_endpoint, s3_region)
 
-    async def command(admin: AsyncAdmin) -> Run:
+    async def command(admin: AsyncAdmin) -> RunManifest:
         with progress_bar("backing up", hidden=json, of_bytes=False) as advance:
 
             def on_progress(progress: BackupProgress) -> None:

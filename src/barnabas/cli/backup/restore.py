@@ -15,7 +15,7 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 if TYPE_CHECKING:
     from barnabas.backup.restoring.plan import Method
     from barnabas.backup.restoring.restore import RestoreReport
-    from barnabas.backup.serving.answers import Address
+    from barnabas.backup.serving.answers import ServerAddress
     from barnabas.client.admin import AsyncAdmin
 
 
@@ -46,10 +46,10 @@ def restore(
 
     Example: `barnabas restore s3://backups/paris --at 2026-11-24T03:00:00Z -b new-1:9092`
     """
-    from barnabas.backup.cluster_state import Selection
+    from barnabas.backup.cluster_state import BackupTopics
     from barnabas.backup.restoring.restore import Restore, RestoreOptions
 
-    selection = Selection(tuple(topics or ()), tuple(exclude or ()))
+    selection = BackupTopics(tuple(topics or ()), tuple(exclude or ()))
     selection.check()
     options = RestoreOptions(selection, _method(by), _address(listen), dry_run)
     store = open_backup(location, s3_endpoint, s3_region)
@@ -90,12 +90,12 @@ def _method(text: str | None) -> Method | None:
         fail(f"--by {text}: write link or produce", EXIT_USAGE)
 
 
-def _address(text: str | None) -> Address | None:
-    from barnabas.backup.serving.answers import Address
+def _address(text: str | None) -> ServerAddress | None:
+    from barnabas.backup.serving.answers import ServerAddress
 
     if text is None:
         return None
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         fail(f"--listen {text}: write HOST:PORT; port 0 is any free port", EXIT_USAGE)
-    return Address(host.strip("[]"), int(port))
+    return ServerAddress(host.strip("[]"), int(port))

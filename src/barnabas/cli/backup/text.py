@@ -13,7 +13,7 @@ from barnabas.cli.output import emit, note, print_table, size_text
 if TYPE_CHECKING:
     from barnabas.backup.errors import BackupError
     from barnabas.backup.restoring.restore import RestoreReport
-    from barnabas.backup.values import Run
+    from barnabas.backup.values import RunManifest
     from barnabas.backup.verifying import BackupCheck
 
 Advance = Callable[[float, float], None]
@@ -38,7 +38,7 @@ def progress_bar(text: str, *, hidden: bool, of_bytes: bool = True) -> Iterator[
         yield advance
 
 
-def run_document(run: Run) -> dict[str, Any]:
+def run_document(run: RunManifest) -> dict[str, Any]:
     """A run in a list."""
     return {
         "run": run.id,
@@ -56,7 +56,7 @@ def run_document(run: Run) -> dict[str, Any]:
     }
 
 
-def described_document(run: Run) -> dict[str, Any]:
+def described_document(run: RunManifest) -> dict[str, Any]:
     """A run with its topics and groups."""
     topics = [
         {
@@ -85,7 +85,7 @@ def described_document(run: Run) -> dict[str, Any]:
     return {**run_document(run), "topics": topics, "groups": groups, **counts}
 
 
-def print_runs(runs: Sequence[Run | BackupError]) -> None:
+def print_runs(runs: Sequence[RunManifest | BackupError]) -> None:
     rows: list[Sequence[object]] = []
     for run in runs:
         if isinstance(run, Exception):
@@ -97,7 +97,7 @@ def print_runs(runs: Sequence[Run | BackupError]) -> None:
     print_table(["RUN", "ENDED", "STATE", "TOPICS>", "SIZE>", "ADDED>"], rows, empty="no runs")
 
 
-def print_run(run: Run) -> None:
+def print_run(run: RunManifest) -> None:
     emit(f"run {run.id} of cluster {run.cluster_id}, ended {_time(run.finished_ms)}")
     emit("")
     rows = [

@@ -14,9 +14,9 @@ from barnabas.cli.cluster.rebalance_text import plan_document, print_plan, summa
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
-from barnabas.protocol.assign.balance.healing import Healer, HealingPolicy, Verdict
+from barnabas.protocol.assign.balance.healing import Healer, HealingPolicy, HealingVerdict
 from barnabas.protocol.assign.balance.planner import plan_balance
-from barnabas.protocol.assign.balance.values import BalanceOptions, ClusterLoad, Plan
+from barnabas.protocol.assign.balance.values import BalanceOptions, BalancePlan, ClusterLoad
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -129,25 +129,25 @@ class _Healing:
                 note(f"the cluster cannot be observed: {error}")
             await asyncio.sleep(_INTERVAL_S)
 
-    def _observe(self, found: ReadCluster) -> Verdict:
+    def _observe(self, found: ReadCluster) -> HealingVerdict:
         now_ms = round(asyncio.get_running_loop().time() * 1000)
         return self._healer.observe(now_ms, found.dead, moves_under_way=len(found.placement.under_way))
 
-    def _plan(self, found: ReadCluster, heal: tuple[int, ...]) -> tuple[ClusterLoad, Plan]:
+    def _plan(self, found: ReadCluster, heal: tuple[int, ...]) -> tuple[ClusterLoad, BalancePlan]:
         """The plan that places the replicas of the brokers `heal`, and moves nothing else."""
         choice = BrokerChoice(removed=frozenset(heal), disk_percent=self._limits.disk_percent)
         load = build_load(found, choice)
         options = BalanceOptions((), replicas_max=self._limits.replicas_max)
         return load, plan_balance(load if heal else ClusterLoad(load.brokers, {}), options)
 
-    def _say(self, verdict: Verdict, found: ReadCluster) -> None:
+    def _say(self, verdict: HealingVerdict, found: ReadCluster) -> None:
         """Print the reason for which nothing is done, once."""
         subject = (tuple(verdict.since_ms), bool(found.placement.under_way), bool(verdict.heal))
         if verdict.reason and subject != self._said:
             note(verdict.reason)
             self._said = subject
 
-    def _say_plan(self, verdict: Verdict, plan: Plan, *, execute: bool) -> None:
+    def _say_plan(self, verdict: HealingVerdict, plan: BalancePlan, *, execute: bool) -> None:
         """Print, once, what a plan leaves undone."""
         subject = (verdict.heal, plan.unplaced)
         if not verdict.heal or subject == self._said:
@@ -159,7 +159,7 @@ class _Healing:
             note(f"would heal now: {summary(plan)}; --execute carries out the plan")
 
 
-def _document(verdict: Verdict, load: ClusterLoad, plan: Plan, *, is_executed: bool) -> dict[str, Any]:
+def _document(verdict: HealingVerdict, load: ClusterLoad, plan: BalancePlan, *, is_executed: bool) -> dict[str, Any]:
     return {
         "dead": list(verdict.since_ms),
         "reason": verdict.reason or None,

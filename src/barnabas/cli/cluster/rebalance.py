@@ -20,10 +20,10 @@ from barnabas.protocol.assign.balance.values import (
     HARD_GOALS,
     SOFT_GOALS,
     BalanceOptions,
-    BrokerRole,
+    BalancePlan,
     ClusterLoad,
     Goal,
-    Plan,
+    PlannedRole,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def rebalance(
         disk_percent,
     )
 
-    async def command(admin: AsyncAdmin) -> tuple[ClusterLoad, Plan]:
+    async def command(admin: AsyncAdmin) -> tuple[ClusterLoad, BalancePlan]:
         sample_s = sample if any(goal in _NETWORK for goal in options.goals) else 0
         if sample_s:
             note(f"measuring the traffic for {sample_s:g} s")
@@ -114,7 +114,7 @@ def rebalance(
         if found.placement.under_way:
             note(f"reassignments are under way: {len(found.placement.under_way)}. Their partitions stay as they are.")
         load = build_load(found, choice)
-        if dead := [b for b in found.dead if load.brokers[b].role is BrokerRole.EXCLUDED and b not in choice.excluded]:
+        if dead := [b for b in found.dead if load.brokers[b].role is PlannedRole.EXCLUDED and b not in choice.excluded]:
             note(f"broker {', '.join(map(str, dead))} is dead, and keeps its replicas; see `barnabas cluster heal`")
         plan = plan_balance(load, options)
         if not json:
@@ -135,7 +135,7 @@ def rebalance(
         note(f"{summary(plan)}; --execute carries out the plan")
 
 
-async def execute_plan(admin: AsyncAdmin, plan: Plan, throttle: int | None, at_once: int) -> None:
+async def execute_plan(admin: AsyncAdmin, plan: BalancePlan, throttle: int | None, at_once: int) -> None:
     """Move the replicas, wait for them, and elect the preferred leaders of the partitions that have changed."""
     note(summary(plan))
     targets = {tp: move.after for tp, move in plan.moves.items()}

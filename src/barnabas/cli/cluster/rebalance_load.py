@@ -16,7 +16,7 @@ from barnabas.cli.cluster.moves_placement import ClusterPlacement, read_moving_p
 from barnabas.cli.session import ANSWER_TIMEOUT_MS, answer_of
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.balance.values import BrokerRole, BrokerState, ClusterLoad, PartitionLoad
+from barnabas.protocol.assign.balance.values import ClusterLoad, PartitionLoad, PlannedBroker, PlannedRole
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -89,7 +89,7 @@ def build_load(found: ReadCluster, choice: BrokerChoice) -> ClusterLoad:
     known = living | set(found.dead)
     _check_choice(choice, living, known)
     brokers = {
-        broker: BrokerState(
+        broker: PlannedBroker(
             found.placement.racks.get(broker),
             _role(broker, choice, is_alive=broker in living),
             _bytes_max(found.disks, broker, choice.disk_percent),
@@ -125,12 +125,12 @@ def _check_choice(choice: BrokerChoice, living: Collection[int], known: Collecti
         raise ValueError(f"Broker {', '.join(map(str, twice))} can only be added, removed or excluded.")
 
 
-def _role(broker: int, choice: BrokerChoice, *, is_alive: bool) -> BrokerRole:
+def _role(broker: int, choice: BrokerChoice, *, is_alive: bool) -> PlannedRole:
     if broker in choice.removed:
-        return BrokerRole.LEAVES
+        return PlannedRole.LEAVES
     if broker in choice.excluded or not is_alive:
-        return BrokerRole.EXCLUDED
-    return BrokerRole.GIVES if choice.added and broker not in choice.added else BrokerRole.TAKES_PART
+        return PlannedRole.EXCLUDED
+    return PlannedRole.GIVES if choice.added and broker not in choice.added else PlannedRole.TAKES_PART
 
 
 def _bytes_max(disks: Disks, broker: int, percent: int) -> int | None:

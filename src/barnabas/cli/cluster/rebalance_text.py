@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from barnabas.cli.output import note, print_table, size_text
 from barnabas.client.explanations.words import counted
-from barnabas.protocol.assign.balance.values import HARD_GOALS, BrokerLoad, BrokerRole, ClusterLoad, Goal, Plan
+from barnabas.protocol.assign.balance.values import HARD_GOALS, BalancePlan, BrokerLoad, ClusterLoad, Goal, PlannedRole
 
 _SHOWN_MAX: Final = 50
 _IN_BYTES: Final = (Goal.DISK_CAPACITY, Goal.DISK)
 _IN_RATES: Final = (Goal.NETWORK_IN, Goal.NETWORK_OUT)
 
 
-def plan_document(plan: Plan, load: ClusterLoad, *, is_executed: bool) -> dict[str, Any]:
+def plan_document(plan: BalancePlan, load: ClusterLoad, *, is_executed: bool) -> dict[str, Any]:
     return {
         "executed": is_executed,
         "bytes": plan.bytes,
@@ -41,7 +41,7 @@ def plan_document(plan: Plan, load: ClusterLoad, *, is_executed: bool) -> dict[s
     }
 
 
-def print_plan(plan: Plan, load: ClusterLoad) -> None:
+def print_plan(plan: BalancePlan, load: ClusterLoad) -> None:
     """Print the goals that are not reached, the brokers before and after, and the moves."""
     goals = [
         (goal.value, _amount(goal, before), _amount(goal, after))
@@ -62,17 +62,17 @@ def print_plan(plan: Plan, load: ClusterLoad) -> None:
         note(f"{unplaced_text(plan)}. Start another broker, or the dead one; partitions without a leader cannot move.")
 
 
-def unplaced_text(plan: Plan) -> str:
+def unplaced_text(plan: BalancePlan) -> str:
     first = ", ".join(map(str, plan.unplaced[:3])) + (", ..." if len(plan.unplaced) > 3 else "")
     return f"{counted(len(plan.unplaced), 'partition')} could not be placed elsewhere: {first}"
 
 
-def summary(plan: Plan) -> str:
+def summary(plan: BalancePlan) -> str:
     """`12 moves, 3.4 GiB to be copied`."""
     return f"{counted(len(plan.moves), 'move')}, {size_text(plan.bytes)} to be copied"
 
 
-def _imbalances(plan: Plan) -> list[tuple[Goal, int, int]]:
+def _imbalances(plan: BalancePlan) -> list[tuple[Goal, int, int]]:
     return [(goal, before, plan.imbalance_after[goal]) for goal, before in plan.imbalance_before.items()]
 
 
@@ -96,4 +96,4 @@ def _cells(before: BrokerLoad, after: BrokerLoad) -> Sequence[str]:
 
 def _role_text(load: ClusterLoad, broker: int) -> str:
     role = load.brokers[broker].role
-    return "" if role is BrokerRole.TAKES_PART else role.value
+    return "" if role is PlannedRole.TAKES_PART else role.value

@@ -134,7 +134,7 @@ class RecordDecoder:
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), document
 
 
-class RecordEncoder:
+class JsonRecordEncoder:
     """Encodes the JSON of keys and values with the newest schema of their subject."""
 
     def __init__(self, documents: Documents, topic: str, *, keys: bool, values: bool) -> None:
@@ -166,13 +166,13 @@ class RecordEncoder:
             raise ValueError(f"line {line}: {error}") from error
 
 
-def open_encoder(documents: Documents, topic: str, *, keys: bool, values: bool) -> RecordEncoder:
-    """A `RecordEncoder`. Without the schemas that it needs, the command ends with an error."""
+def open_encoder(documents: Documents, topic: str, *, keys: bool, values: bool) -> JsonRecordEncoder:
+    """A `JsonRecordEncoder`. Without the schemas that it needs, the command ends with an error."""
     from barnabas.registry.errors import Code, RegistryError
     from barnabas.registry.http_client import RegistryUnreachableError
 
     try:
-        return RecordEncoder(documents, topic, keys=keys, values=values)
+        return JsonRecordEncoder(documents, topic, keys=keys, values=values)
     except RegistryUnreachableError as error:
         fail(str(error), EXIT_UNREACHABLE)
     except RegistryError as error:

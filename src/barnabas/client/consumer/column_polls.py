@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.fetcher import Fetcher
-from barnabas.client.consumer.handout import ColumnDelivery, Delivery, Handout
+from barnabas.client.consumer.handout import ColumnDelivery, HandedOut, Handout
 from barnabas.client.consumer.subscription import SubscriptionState
 from barnabas.client.options import Settings
 from barnabas.client.values import IsolationLevel
@@ -37,7 +37,7 @@ class ColumnPolls(ABC):
     def _begin_read(self) -> None: ...
 
     @abstractmethod
-    def _give(self, delivery: Delivery | ColumnDelivery) -> None: ...
+    def _give(self, delivery: HandedOut | ColumnDelivery) -> None: ...
 
     @abstractmethod
     async def _step(self) -> None: ...

@@ -30,7 +30,7 @@ from barnabas.client.consumer.commits import REVOKE_TIMEOUT_MS, Commits
 from barnabas.client.consumer.coordinator import ConsumerCoordinator, RebalanceListener
 from barnabas.client.consumer.coordinator_choice import make_coordinator
 from barnabas.client.consumer.fetcher import Fetcher
-from barnabas.client.consumer.handout import ColumnDelivery, Delivery, Handout, Run, Wanted
+from barnabas.client.consumer.handout import ColumnDelivery, HandedOut, Handout, HandoutRun, Wanted
 from barnabas.client.consumer.jobs import Jobs
 from barnabas.client.consumer.position_calls import PositionCalls
 from barnabas.client.consumer.positions import Positions
@@ -103,7 +103,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         self.defers = False
         """Whether a blocking client uses this consumer: then the program runs in another thread, and its next call
         tells which records the program has received (`blocking.BlockingReader`)."""
-        self.on_the_way: Delivery | ColumnDelivery | None = None
+        self.on_the_way: HandedOut | ColumnDelivery | None = None
         """What was taken for a program in another thread."""
         self._woken = False
         """Whether `wakeup` was called, and no call has raised WakeupError for it yet."""
@@ -257,7 +257,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         authorization errors, CorruptBatchError, WakeupError, and the exceptions of deserializers and listeners.
         Retriable errors are retried in the background.
         """
-        delivery = Delivery(self._handout, await self._take(timeout_ms, max_records, raise_problems=raise_problems))
+        delivery = HandedOut(self._handout, await self._take(timeout_ms, max_records, raise_problems=raise_problems))
         self._give(delivery)
         return delivery.records
 
@@ -266,7 +266,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
     ) -> dict[TopicPartition, list[Record]]:
         """`poll`, of these partitions only if any are given, with the records by partition."""
         runs = await self._take(timeout_ms, max_records, wanted=frozenset(partitions) or None)
-        delivery = Delivery(self._handout, runs)
+        delivery = HandedOut(self._handout, runs)
         found: dict[TopicPartition, list[Record]] = {}
         for record in delivery.records:
             found.setdefault(record.topic_partition, []).append(record)
@@ -304,7 +304,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
         *,
         wanted: Wanted = None,
         raise_problems: bool = False,
-    ) -> list[Run]:
+    ) -> list[HandoutRun]:
         """Take records for the program; none after `timeout_ms`. Nothing was taken if this raises."""
         limit = self._settings["max.poll.records"] if max_records is None else max_records
         deadline = self.cluster.now() + timeout_ms / 1000.0
@@ -346,7 +346,7 @@ class AsyncConsumer(PositionCalls, CommitCalls, ColumnPolls):
                 return record
             await self._wait(self.cluster.now() + 1.0)
 
-    def _give(self, delivery: Delivery | ColumnDelivery) -> None:
+    def _give(self, delivery: HandedOut | ColumnDelivery) -> None:
         """The program receives what was taken for it: now, or, if it runs in another thread, when it says so."""
         if self.defers and delivery.records:
             self.on_the_way = delivery

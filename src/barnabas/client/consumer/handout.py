@@ -30,7 +30,7 @@ Wanted = Collection[TopicPartition] | None
 """The partitions to take records from; None for all."""
 
 
-class Run:
+class HandoutRun:
     """Consecutive records of one partition that were taken from a buffer."""
 
     __slots__ = ("at", "end", "moves", "records", "state")
@@ -51,11 +51,11 @@ class Run:
         return self.state.moves == self.moves
 
 
-class Delivery:
+class HandedOut:
     """The records that one call returns. With a blocking client, the program's next call tells how many of these
     records the program has received."""
 
-    def __init__(self, handout: Handout, runs: list[Run]) -> None:
+    def __init__(self, handout: Handout, runs: list[HandoutRun]) -> None:
         self.ended = False
         """Whether the records that the program has not received were put back."""
         self.one_by_one = False
@@ -81,7 +81,7 @@ class Delivery:
 
 
 class ColumnDelivery:
-    """A buffer whose records a call returns as columns: `Delivery` with one RecordBatch."""
+    """A buffer whose records a call returns as columns: `HandedOut` with one RecordBatch."""
 
     def __init__(self, handout: Handout, state: PartitionState, batches: FetchedBatches, records: Any) -> None:
         self.ended = self.one_by_one = False
@@ -126,11 +126,11 @@ class Handout:
         self._source: tuple[PartitionState, int] | None = None
         """The partition of the partly read buffer, and its `moves` when the buffer was taken. If these differ, the
         buffer is stale, even if the partition is at the same position again: it is fetched again from there."""
-        self._left: deque[Run] = deque()
+        self._left: deque[HandoutRun] = deque()
         """Runs that were taken and not received, of an iteration or of an interrupted call, in order."""
         self._returned: dict[TopicPartition, PartitionState] = {}
         """The partitions of records that the program has received since it asked last."""
-        self._iterated: Run | None = None
+        self._iterated: HandoutRun | None = None
         """The run of the last record of an iteration, if more of the run is left; None after any other call."""
 
     # -- what the program has received -----------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Handout:
         self._returned.clear()
         self._iterated = None
 
-    def receive(self, runs: list[Run], count: int | None = None) -> list[Run]:
+    def receive(self, runs: list[HandoutRun], count: int | None = None) -> list[HandoutRun]:
         """The program has received the first `count` records of these runs, or all. Returns the other runs."""
         left = sum(len(run.records) - run.at for run in runs) if count is None else count
         for index, run in enumerate(runs):
@@ -158,12 +158,12 @@ class Handout:
             self._return(run, run.end)
         return []
 
-    def _return(self, run: Run, mark: Mark) -> None:
+    def _return(self, run: HandoutRun, mark: Mark) -> None:
         if run.is_current:
             run.state.returned = mark
             self._returned[run.state.partition] = run.state
 
-    def put_back(self, runs: list[Run]) -> None:
+    def put_back(self, runs: list[HandoutRun]) -> None:
         """Keep runs that the program has not received for the next call."""
         self._left.extendleft(reversed(runs))
 
@@ -199,20 +199,20 @@ class Handout:
             self._left.remove(run)
         return record
 
-    def take(self, limit: int, wanted: Wanted = None) -> list[Run]:
+    def take(self, limit: int, wanted: Wanted = None) -> list[HandoutRun]:
         """Up to `limit` records that have arrived. Raises the error that stopped fetching if there are none."""
-        runs: list[Run] = []
+        runs: list[HandoutRun] = []
         while limit > 0 and (run := self._next_left(wanted)) is not None:
             self._left.remove(run)
             if len(run.records) - run.at > limit:
                 records = run.records[run.at : run.at + limit]
-                self._left.appendleft(Run(run.state, run.records[run.at + limit :], run.end))
-                run = Run(run.state, records, _mark_after(records[-1]))
+                self._left.appendleft(HandoutRun(run.state, run.records[run.at + limit :], run.end))
+                run = HandoutRun(run.state, records, _mark_after(records[-1]))
             runs.append(run)
             limit -= len(run.records) - run.at
         return runs + self._take_from_buffers(limit, wanted, first=not runs)
 
-    def _next_left(self, wanted: Wanted) -> Run | None:
+    def _next_left(self, wanted: Wanted) -> HandoutRun | None:
         """The first run that was taken and not received, of a partition that may be read now."""
         left = self._left
         while left and not (left[0].is_current and left[0].records):
@@ -223,9 +223,9 @@ class Handout:
                 return run
         return None
 
-    def _take_from_buffers(self, limit: int, wanted: Wanted, *, first: bool = True) -> list[Run]:
+    def _take_from_buffers(self, limit: int, wanted: Wanted, *, first: bool = True) -> list[HandoutRun]:
         """Up to `limit` records. With `first` the program gets no others, so that an error is raised at once."""
-        runs: list[Run] = []
+        runs: list[HandoutRun] = []
         while limit > 0 and (first or self._fetcher.error is None):  # else the next call raises the error
             try:
                 stream = self._current(wanted)
@@ -282,12 +282,12 @@ class Handout:
         else:
             self._fetcher.release(state.partition)
 
-    def _advance(self, state: PartitionState, records: list[Record], position: int, leader_epoch: int) -> Run:
+    def _advance(self, state: PartitionState, records: list[Record], position: int, leader_epoch: int) -> HandoutRun:
         """Move the position past records, and return them as a run."""
         state.position = position
         if leader_epoch >= 0:
             state.leader_epoch = leader_epoch
-        return Run(state, records, (position, state.leader_epoch))
+        return HandoutRun(state, records, (position, state.leader_epoch))
 
     # -- whole buffers ---------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ def _mark_after(record: Record) -> Mark:
     return record.offset + 1, record.leader_epoch
 
 
-def records_of(runs: list[Run]) -> list[Record]:
+def records_of(runs: list[HandoutRun]) -> list[Record]:
     """The records of these runs that the program has not received."""
     if len(runs) == 1 and not runs[0].at:
         return runs[0].records

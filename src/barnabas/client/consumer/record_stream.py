@@ -16,7 +16,7 @@ from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.protocol.records.rows import read_rows
 
 
-class AbortedFilter:
+class AbortedBatchFinder:
     """Finds the batches of a buffer that belong to aborted transactions (the consumer's part of KIP-98).
 
     `aborted` are (producer id, first offset); a transaction ends at its abort marker.
@@ -59,7 +59,7 @@ class RecordStream:
         self._check_crcs = check_crcs
         self._key = key
         self._value = value
-        self._aborted = AbortedFilter(batches.aborted) if isolation is IsolationLevel.READ_COMMITTED else None
+        self._aborted = AbortedBatchFinder(batches.aborted) if isolation is IsolationLevel.READ_COMMITTED else None
         self._next_pos = 0
         """The byte at which the next batch begins. A batch that cannot be read stays the next one."""
         self._rows: list[ConsumerRecord[Any, Any]] = []

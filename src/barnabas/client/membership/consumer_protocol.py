@@ -66,7 +66,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class PartitionsLost:
     """The member was fenced: all its partitions are lost. Notify the listener, then call `rejoin`."""
 
 
@@ -83,7 +83,7 @@ class Reconciliation:
     """The assignment that is reached when the listener has handled both; None if topics without a name wait."""
 
 
-Step = Wait | Lost | MembershipFailed | None
+Step = Wait | PartitionsLost | MembershipFailed | None
 
 
 class ConsumerMember:
@@ -140,7 +140,7 @@ class ConsumerMember:
             self._begin()
 
     def rejoin(self) -> None:
-        """Join again without partitions, after `Lost` or `stop_polling`, when the listener was notified."""
+        """Join again without partitions, after `PartitionsLost` or `stop_polling`, when the listener was notified."""
         assert self.phase in (Phase.FENCED, Phase.STALE)
         self._begin()
 
@@ -251,7 +251,7 @@ class ConsumerMember:
             case ErrorCode.FENCED_MEMBER_EPOCH | ErrorCode.UNKNOWN_MEMBER_ID:
                 self.phase = Phase.FENCED
                 self._forget_conversation()
-                return Lost()
+                return PartitionsLost()
         if code.retriable:
             return Wait()
         if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # the right may be granted later; the member stays

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.client.membership.classic import MembershipFailed
-from barnabas.client.membership.consumer_protocol import JOIN_EPOCH, LEAVE_EPOCH, Lost, Step, Wait
+from barnabas.client.membership.consumer_protocol import JOIN_EPOCH, LEAVE_EPOCH, PartitionsLost, Step, Wait
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicIdPartition
 from barnabas.protocol.wire.messages.share_group_heartbeat import (
@@ -69,7 +69,8 @@ class ShareMember:
         self._told = None
 
     def on_heartbeat(self, response: ShareGroupHeartbeatResponse) -> Step:
-        """Handle a heartbeat response. Returns `Lost` if the member was fenced; the next heartbeat then joins again."""
+        """Handle a heartbeat response. Returns `PartitionsLost` if the member was fenced; the next heartbeat then joins
+        again."""
         code = error_code(response.error_code)
         if code is ErrorCode.NONE:
             self._told = self._in_flight
@@ -87,7 +88,7 @@ class ShareMember:
             return Wait(find_coordinator=True)
         if code in _GIVEN_UP:
             self._begin_again()
-            return Lost()
+            return PartitionsLost()
         if code.retriable:
             return Wait()
         self.failed = code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED

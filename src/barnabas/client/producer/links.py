@@ -21,7 +21,7 @@ class BrokerLink:
     """The last time at which a batch could be sent to this broker (Kafka's NodeLatencyStats)."""
 
 
-class Links:
+class BrokerLinks:
     """One `BrokerLink` for each broker that leads a partition. Times are seconds of the caller's clock."""
 
     def __init__(self, availability_timeout_s: float) -> None:

@@ -18,7 +18,7 @@ from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.client.fetching import note_leader_hints
 from barnabas.client.producer.accumulator import NO_IDENTITY, Accumulator, PartitionQueue, ProducerIdentity
 from barnabas.client.producer.delivery import ProducerBatch
-from barnabas.client.producer.links import BrokerLink, Links
+from barnabas.client.producer.links import BrokerLink, BrokerLinks
 from barnabas.client.producer.producing import SenderConfig, answers_of, build_produce
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
@@ -69,7 +69,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._options = options
-        self.links = Links(options.availability_timeout_s)
+        self.links = BrokerLinks(options.availability_timeout_s)
         self._wake = asyncio.Event()
         self._stopping = False
         self._busy = False

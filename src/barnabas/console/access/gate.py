@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.console.access.sessions import Session, Signer
+from barnabas.console.access.sessions import LoginSession, Signer
 from barnabas.console.access.users import Role, User
 from barnabas.console.errors import NotAllowedError
 
@@ -27,7 +27,7 @@ class Visit:
     """The user of a request. `user` is None before the login. `new_cookie` is set if the browser has no session."""
 
     user: User | None
-    session: Session
+    session: LoginSession
     csrf_token: str
     new_cookie: str | None = None
     is_basic: bool = False
@@ -59,7 +59,7 @@ class Gate:
         mine[session.id] = session.expires_ms
         return cookie
 
-    def log_out(self, session: Session) -> None:
+    def log_out(self, session: LoginSession) -> None:
         """End the session: its cookie is worth nothing any more."""
         self._sessions.get(session.user, {}).pop(session.id, None)
 
@@ -70,7 +70,7 @@ class Gate:
             session, new_cookie = self.signer.new_session(new_id, None, now_ms)
         return Visit(self._user(session), session, self.signer.csrf_token(session), new_cookie)
 
-    def _user(self, session: Session) -> User | None:
+    def _user(self, session: LoginSession) -> User | None:
         if self._users is None:
             return User("", Role.VIEWER if self.is_read_only else Role.ADMIN)
         user = self._users().get(session.user)

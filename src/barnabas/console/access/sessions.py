@@ -21,7 +21,7 @@ _COOKIE_CHARACTERS_MAX: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LoginSession:
     """The content of a session's cookie. `user` is empty before the login, and without a login."""
 
     id: str
@@ -57,26 +57,26 @@ class Signer:
 
     # -- sessions
 
-    def new_session(self, session_id: str, user: User | None, now_ms: int) -> tuple[Session, str]:
+    def new_session(self, session_id: str, user: User | None, now_ms: int) -> tuple[LoginSession, str]:
         """A session and its cookie. `session_id` is random."""
         name, mark = ("", "") if user is None else (user.name, self.password_mark(user))
-        session = Session(session_id, name, now_ms + LIFETIME_MS, mark)
+        session = LoginSession(session_id, name, now_ms + LIFETIME_MS, mark)
         value = {"id": session.id, "user": name, "expires": session.expires_ms, "mark": mark}
         return session, self.sign("session", value)
 
-    def session(self, cookie: str | None, now_ms: int) -> Session | None:
+    def session(self, cookie: str | None, now_ms: int) -> LoginSession | None:
         """The session of a cookie; None if it is missing, not ours, or expired."""
         value = self.verified("session", cookie)
         if value is None or value["expires"] <= now_ms:
             return None
-        return Session(value["id"], value["user"], value["expires"], value["mark"])
+        return LoginSession(value["id"], value["user"], value["expires"], value["mark"])
 
     def password_mark(self, user: User) -> str:
         return self.digest("password", user.password_hash)[:16]
 
-    def csrf_token(self, session: Session) -> str:
+    def csrf_token(self, session: LoginSession) -> str:
         """The token that every form of this session carries."""
         return self.digest("csrf", session.id)
 
-    def is_csrf_token(self, session: Session, token: str) -> bool:
+    def is_csrf_token(self, session: LoginSession, token: str) -> bool:
         return token.isascii() and hmac.compare_digest(token, self.csrf_token(session))

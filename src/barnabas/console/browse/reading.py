@@ -39,7 +39,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Progress:
+class ReadProgress:
     """What a read has cost, and why it stopped: end, records, scanned, bytes or seconds."""
 
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Progress:
         return {p.partition: span.position for p, span in self.spans.items()}
 
 
-class TopicReader:
+class BrowseReader:
     """Reads topics through the cluster of the admin client."""
 
     def __init__(self, admin: AsyncAdmin, limits: BrowseLimits) -> None:
@@ -60,7 +60,7 @@ class TopicReader:
         self._limits = limits
 
     async def read(
-        self, topic: str, query: BrowseQuery, viewer: Viewer, progress: Progress, *, limit: int
+        self, topic: str, query: BrowseQuery, viewer: Viewer, progress: ReadProgress, *, limit: int
     ) -> AsyncIterator[RecordView]:
         """Yield matching records, in order within a partition. `progress` is up to date after each record."""
         spans = await self._spans(topic, query)
@@ -69,7 +69,7 @@ class TopicReader:
             yield view
 
     async def newest(
-        self, topic: str, query: BrowseQuery, viewer: Viewer, progress: Progress
+        self, topic: str, query: BrowseQuery, viewer: Viewer, progress: ReadProgress
     ) -> tuple[list[RecordView], dict[int, int]]:
         """The newest matching records, newest first, and the offsets before which the next older ones are (empty if
         there are none). Reads backwards in windows that become larger while a search finds too little.
@@ -105,7 +105,7 @@ class TopicReader:
         spans: Mapping[TopicPartition, Span],
         query: BrowseQuery,
         viewer: Viewer,
-        progress: Progress,
+        progress: ReadProgress,
         *,
         limit: int,
         deadline: float,
@@ -159,7 +159,7 @@ class TopicReader:
                 yield [view for view in views if view is not None]
 
     async def _take(
-        self, record: ConsumerRecord[bytes, bytes], query: BrowseQuery, viewer: Viewer, progress: Progress
+        self, record: ConsumerRecord[bytes, bytes], query: BrowseQuery, viewer: Viewer, progress: ReadProgress
     ) -> RecordView | None:
         progress.spans[record.topic_partition].position = record.offset + 1
         progress.scanned += 1
@@ -171,7 +171,7 @@ class TopicReader:
             progress.found += 1
         return view
 
-    def _limit_reached(self, progress: Progress, limit: int) -> bool:
+    def _limit_reached(self, progress: ReadProgress, limit: int) -> bool:
         limits = self._limits
         for name, value, most in (
             ("records", progress.found, limit),

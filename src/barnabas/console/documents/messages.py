@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.console.browse.decoding import FORMATS
 from barnabas.console.browse.query import STARTS, parse_query, positions_text
-from barnabas.console.browse.reading import Progress
+from barnabas.console.browse.reading import ReadProgress
 from barnabas.console.browse.records import RecordView
 from barnabas.console.documents.topics import describe
 from barnabas.console.sources import Call
@@ -26,7 +26,7 @@ async def messages(call: Call) -> dict[str, Any]:
     view = await describe(call)
     limits = call.sources.settings.browse
     query = parse_query(call.query, limit_max=limits.records, now_ms=call.now_ms)
-    progress = Progress()
+    progress = ReadProgress()
     viewer = call.sources.viewer(view.name, call.user)
     records: list[RecordView] = []
     older: dict[int, int] = {}

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from barnabas.console.browse.query import parse_query
-from barnabas.console.browse.reading import Progress
+from barnabas.console.browse.reading import ReadProgress
 from barnabas.console.documents.topics import describe
 from barnabas.console.errors import TooManyError
 from barnabas.console.sources import Call
@@ -77,7 +77,7 @@ async def download_lines(call: Call) -> AsyncIterator[bytes]:
     view = await describe(call)
     given = {**call.query, "limit": call.query.get("download") or str(limits.download_records)}
     query = parse_query(given, limit_max=limits.download_records, now_ms=call.now_ms)
-    viewer, progress = call.sources.viewer(view.name, call.user), Progress()
+    viewer, progress = call.sources.viewer(view.name, call.user), ReadProgress()
     if query.start == "newest":
         newest, _ = await call.sources.reader.newest(view.name, query, viewer, progress)
         for record in reversed(newest):

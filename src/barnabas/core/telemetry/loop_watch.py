@@ -107,7 +107,7 @@ class LoopWatch:
         self._latest_ms = max(self._latest_ms, late_ms)
 
 
-class Step:
+class RequestStep:
     """The step of a request that is running: when it began."""
 
     __slots__ = ("began",)
@@ -118,7 +118,7 @@ class Step:
 
 @types.coroutine
 def in_steps(
-    coroutine: Coroutine[Any, Any, T], awaited: Any, hold: StepCounter, clock: Callable[[], float], step: Step
+    coroutine: Coroutine[Any, Any, T], awaited: Any, hold: StepCounter, clock: Callable[[], float], step: RequestStep
 ) -> Generator[Any, Any, T]:
     """Run the rest of `coroutine`, whose first step has ended: `coroutine.send(None)` returned `awaited`. Each of the
     following steps but the last is added to `hold`; the last one, which began at `step.began`, is not over when this

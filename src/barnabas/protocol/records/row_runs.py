@@ -29,7 +29,7 @@ _DELTA_END: Final = (64, 8_192)
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(128)]
 
 
-class Run(Struct, frozen=True):
+class RowRun(Struct, frozen=True):
     """`length` consecutive records with the size and shape of the record before them, which was decoded by itself."""
 
     length: int
@@ -39,7 +39,7 @@ class Run(Struct, frozen=True):
     values: Iterable[bytes | None]
 
 
-def read_run(data: bytes, start: int, end: int, delta: int, most: int) -> Run | None:
+def read_run(data: bytes, start: int, end: int, delta: int, most: int) -> RowRun | None:
     """The run after the record in [start, end), whose offset delta is `delta`; None if there is no run of sufficient
     length.
 
@@ -66,7 +66,7 @@ def read_run(data: bytes, start: int, end: int, delta: int, most: int) -> Run | 
         if data[time_at + 1 + index + size : stop : size] != expected[delta + 1 : delta + 1 + most]:
             return None
     records = memoryview(data)[end:stop]
-    return Run(
+    return RowRun(
         most,
         [_ZIGZAG[time] for time in times],
         _cut(records, size, key_at - start, key_size),

@@ -23,7 +23,7 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
 from barnabas.protocol.records.errors import CorruptBatchError
-from barnabas.protocol.records.row_runs import Run, read_run
+from barnabas.protocol.records.row_runs import RowRun, read_run
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -102,7 +102,7 @@ def read_rows(
     return rows
 
 
-def _rows_of(run: Run, common: _Common, delta: int) -> Iterator[Any]:
+def _rows_of(run: RowRun, common: _Common, delta: int) -> Iterator[Any]:
     """The rows of a run that begins at this offset delta, built without Python code for each row."""
     row, topic, partition, base_offset, _, base_timestamp, append_time, epoch = common
     first = base_offset + delta

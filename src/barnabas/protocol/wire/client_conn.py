@@ -25,7 +25,7 @@ defines no tagged field for response headers.
 """
 
 
-class Sent(Struct, frozen=True):
+class SentRequest(Struct, frozen=True):
     """A request that is not answered yet."""
 
     correlation_id: int
@@ -42,7 +42,7 @@ class ClientConnection:
         self._client_id = client_id
         self._frames: FrameBuffer | None = None  # only for `feed`
         self._next_id = 0
-        self._sent: deque[Sent] = deque()
+        self._sent: deque[SentRequest] = deque()
 
     @property
     def in_flight(self) -> int:
@@ -62,7 +62,7 @@ class ClientConnection:
         parts = encode_frame(message, version, encode(header, request_header_version(key, version)))
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
         if expect_response:
-            self._sent.append(Sent(correlation_id, key, version))
+            self._sent.append(SentRequest(correlation_id, key, version))
         return correlation_id, parts
 
     def feed(self, data: Buffer) -> list[tuple[int, Response]]:
@@ -89,7 +89,7 @@ class ClientConnection:
             )
         return sent.correlation_id, decode(APIS[sent.key].response, self._body_version(sent, frame, pos), frame, pos)
 
-    def _body_version(self, sent: Sent, frame: Buffer, pos: int) -> int:
+    def _body_version(self, sent: SentRequest, frame: Buffer, pos: int) -> int:
         """The version of the body: 0 if the broker does not support the version of an ApiVersions request (KIP-511)."""
         if sent.key == ApiKey.API_VERSIONS and len(frame) >= pos + _ERROR_CODE.size:
             (error,) = _ERROR_CODE.unpack_from(frame, pos)

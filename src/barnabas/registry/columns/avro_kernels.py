@@ -26,12 +26,12 @@ from barnabas.client.columns.byte_column import (
 )
 from barnabas.registry.columns.avro_program import (
     ITEMS_DEPTH_MAX,
+    AvroStep,
     ColumnNode,
     Constant,
     Items,
     Leaf,
     Program,
-    Step,
     StructNode,
 )
 from barnabas.registry.serde.wire_format import HEADER
@@ -51,16 +51,16 @@ PROBLEMS: Final = {
     BAD_NUMBER: "a number is out of range",
     BAD_LENGTH: "the length of a field is larger than the rest of the row",
 }
-_BOOLEAN: Final = int(Step.BOOLEAN)
-_INT: Final = int(Step.INT)
-_FLOAT: Final = int(Step.FLOAT)
-_DOUBLE: Final = int(Step.DOUBLE)
-_BYTES: Final = int(Step.BYTES)
-_FIXED: Final = int(Step.FIXED)
-_ENUM: Final = int(Step.ENUM)
-_NULL: Final = int(Step.NULL)
-_RECORD: Final = int(Step.RECORD)
-_ITEMS: Final = int(Step.ITEMS)
+_BOOLEAN: Final = int(AvroStep.BOOLEAN)
+_INT: Final = int(AvroStep.INT)
+_FLOAT: Final = int(AvroStep.FLOAT)
+_DOUBLE: Final = int(AvroStep.DOUBLE)
+_BYTES: Final = int(AvroStep.BYTES)
+_FIXED: Final = int(AvroStep.FIXED)
+_ENUM: Final = int(AvroStep.ENUM)
+_NULL: Final = int(AvroStep.NULL)
+_RECORD: Final = int(AvroStep.RECORD)
+_ITEMS: Final = int(AvroStep.ITEMS)
 
 
 @kernel((BYTES, scalar, scalar), returns=PAIR)
@@ -324,22 +324,22 @@ class _Builder:
 
     def _leaf(self, node: Leaf) -> Any:
         kind, step = node.kind, node.step
-        if step is Step.NULL:
+        if step is AvroStep.NULL:
             return pa.nulls(self.count, kind)
         values, absent = self.numbers[node.slot], self.valid[node.slot] == 0
         mask = absent if bool(absent.any()) else None
         if pa.types.is_decimal(kind):
             return self._decimal(node, mask)
-        if step in (Step.BYTES, Step.FIXED):
+        if step in (AvroStep.BYTES, AvroStep.FIXED):
             return self._bytes(values, self.numbers[node.slot + 1], mask, kind)
-        if step is Step.ENUM:
+        if step is AvroStep.ENUM:
             symbols = pa.array(node.symbols, pa.string())
             return symbols.take(pa.array(values, mask=mask))
-        if step is Step.BOOLEAN:
+        if step is AvroStep.BOOLEAN:
             return pa.array(values.astype(bool), mask=mask)
-        if step is Step.FLOAT:
+        if step is AvroStep.FLOAT:
             values = values.astype(np.uint32).view(np.float32)
-        elif step is Step.DOUBLE:
+        elif step is AvroStep.DOUBLE:
             values = values.view(np.float64)
         if pa.types.is_floating(kind):
             return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind, mask=mask)

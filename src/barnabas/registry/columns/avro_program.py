@@ -23,7 +23,7 @@ from barnabas.client.columns.byte_column import np, pa
 from barnabas.registry.columns.avro_types import FastavroSchema, arrow_type, nullable, type_name
 
 
-class Step(IntEnum):
+class AvroStep(IntEnum):
     """The kinds of steps of a program: what the kernel reads."""
 
     NULL = 0
@@ -40,16 +40,16 @@ class Step(IntEnum):
 
 
 _STEPS: Final = {
-    "null": Step.NULL,
-    "boolean": Step.BOOLEAN,
-    "int": Step.INT,
-    "long": Step.LONG,
-    "float": Step.FLOAT,
-    "double": Step.DOUBLE,
-    "bytes": Step.BYTES,
-    "string": Step.BYTES,
-    "fixed": Step.FIXED,
-    "enum": Step.ENUM,
+    "null": AvroStep.NULL,
+    "boolean": AvroStep.BOOLEAN,
+    "int": AvroStep.INT,
+    "long": AvroStep.LONG,
+    "float": AvroStep.FLOAT,
+    "double": AvroStep.DOUBLE,
+    "bytes": AvroStep.BYTES,
+    "string": AvroStep.BYTES,
+    "fixed": AvroStep.FIXED,
+    "enum": AvroStep.ENUM,
 }
 _PROMOTIONS: Final = {
     ("int", "long"),
@@ -80,7 +80,7 @@ class NoProgramError(Exception):
 @dataclass(frozen=True, slots=True)
 class Leaf:
     kind: Any
-    step: Step
+    step: AvroStep
     slot: int
     symbols: tuple[str, ...] = ()
 
@@ -116,15 +116,15 @@ ColumnNode = Leaf | Constant | StructNode | Items
 
 @dataclass(slots=True)
 class Program:
-    """`steps` has five numbers for each step: its kind (a `Step`), its first slot (-1: the value is not stored), the
-    index of the null branch (-1: never null), the index of the step that follows after a null, and the size (the bytes
-    of a fixed type or the number of an enum's symbols). `slots` is the number of slots.
+    """`steps` has five numbers for each step: its kind (an `AvroStep`), its first slot (-1: the value is not stored),
+    the index of the null branch (-1: never null), the index of the step that follows after a null, and the size (the
+    bytes of a fixed type or the number of an enum's symbols). `slots` is the number of slots.
     """
 
     steps: list[list[int]] = field(default_factory=list)
     slots: int = 0
 
-    def add(self, step: Step, slots: int, null_branch: int, size: int = 0) -> tuple[int, int]:
+    def add(self, step: AvroStep, slots: int, null_branch: int, size: int = 0) -> tuple[int, int]:
         """Add a step that needs `slots` slots. Returns the index of the step and its first slot (-1 without slots).
 
         Raises NoProgramError if the program would be too long.
@@ -183,7 +183,7 @@ class _Compiler:
             if not set(symbols) <= set(wanted["symbols"]):
                 raise NoProgramError("symbols that the reader does not have")
         step = _STEPS[name]
-        _, slot = self.program.add(step, 2 if step in (Step.BYTES, Step.FIXED) else 1, null_branch, size)
+        _, slot = self.program.add(step, 2 if step in (AvroStep.BYTES, AvroStep.FIXED) else 1, null_branch, size)
         return Leaf(arrow_type(self.reader, wanted), step, slot, symbols)
 
     def _record(self, written: Any, wanted: Any, null_branch: int) -> StructNode:
@@ -191,7 +191,7 @@ class _Compiler:
         self._enter(written)
         place, slot = -1, -1
         if null_branch >= 0:
-            place, slot = self.program.add(Step.RECORD, 1, null_branch)
+            place, slot = self.program.add(AvroStep.RECORD, 1, null_branch)
         wanted_fields = {f["name"]: f for f in wanted["fields"]}
         nodes: dict[str, ColumnNode] = {}
         for one in written["fields"]:
@@ -214,7 +214,7 @@ class _Compiler:
         program, name = Program(), type_name(written)
         key = None
         if name == "map":
-            key = Leaf(pa.string(), Step.BYTES, program.add(Step.BYTES, 2, -1)[1])
+            key = Leaf(pa.string(), AvroStep.BYTES, program.add(AvroStep.BYTES, 2, -1)[1])
         inner = _Compiler(self.writer, self.reader, program, within=self.within)
         value = inner.read(written[_ITEMS_AT[name]], wanted[_ITEMS_AT[name]])
         return Items(arrow_type(self.reader, wanted), slot, program, key, value)
@@ -222,9 +222,9 @@ class _Compiler:
     def _skip_items(self, written: Any, null_branch: int, slots: int) -> int:
         """Add the step of an array or a map, and the steps of one item, which store nothing. Returns the first slot."""
         name = type_name(written)
-        place, slot = self.program.add(Step.ITEMS, slots, null_branch)
+        place, slot = self.program.add(AvroStep.ITEMS, slots, null_branch)
         if name == "map":
-            self.program.add(Step.BYTES, 0, -1)
+            self.program.add(AvroStep.BYTES, 0, -1)
         self.depth += 1
         if self.depth > ITEMS_DEPTH_MAX:
             raise NoProgramError("arrays nested too deeply")
@@ -242,7 +242,7 @@ class _Compiler:
         name = type_name(written)
         if name == "record":
             self._enter(written)
-            place = self.program.add(Step.RECORD, 0, null_branch)[0] if null_branch >= 0 else -1
+            place = self.program.add(AvroStep.RECORD, 0, null_branch)[0] if null_branch >= 0 else -1
             for one in written["fields"]:
                 self._skip(one["type"])
             if place >= 0:
@@ -294,4 +294,4 @@ def _decimal(part: Any) -> tuple[int, int] | None:
 
 def _takes_bytes(step: list[int]) -> bool:
     kind, _, null_branch, _, size = step
-    return null_branch >= 0 or not (kind in (Step.NULL, Step.RECORD) or (kind == Step.FIXED and size == 0))
+    return null_branch >= 0 or not (kind in (AvroStep.NULL, AvroStep.RECORD) or (kind == AvroStep.FIXED and size == 0))

@@ -25,26 +25,26 @@ from barnabas.client.columns.byte_column import (
 )
 from barnabas.registry.columns.avro_kernels import STEPS
 from barnabas.registry.columns.avro_program import (
+    AvroStep,
     ColumnNode,
     Constant,
     Items,
     Leaf,
     NoProgramError,
     Program,
-    Step,
     StructNode,
 )
 
 _pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 _NUMBERS: Final = "Array(int64, 2, 'C', readonly=True)"
 _VALID: Final = "Array(uint8, 2, 'C', readonly=True)"
-_BOOLEAN: Final = int(Step.BOOLEAN)
-_FLOAT: Final = int(Step.FLOAT)
-_DOUBLE: Final = int(Step.DOUBLE)
-_BYTES: Final = int(Step.BYTES)
-_FIXED: Final = int(Step.FIXED)
-_NULL: Final = int(Step.NULL)
-_RECORD: Final = int(Step.RECORD)
+_BOOLEAN: Final = int(AvroStep.BOOLEAN)
+_FLOAT: Final = int(AvroStep.FLOAT)
+_DOUBLE: Final = int(AvroStep.DOUBLE)
+_BYTES: Final = int(AvroStep.BYTES)
+_FIXED: Final = int(AvroStep.FIXED)
+_NULL: Final = int(AvroStep.NULL)
+_RECORD: Final = int(AvroStep.RECORD)
 _VARINT_BYTES_MAX: Final = 10
 _COLUMN_BYTES_MAX: Final = (1 << 31) - 1
 
@@ -162,7 +162,7 @@ class _SlotLoader:
         if isinstance(node, Leaf):
             if pa.types.is_decimal(node.kind):
                 raise NoProgramError("decimals are written row by row")
-            if node.step is not Step.NULL:
+            if node.step is not AvroStep.NULL:
                 self.valid[node.slot] = here
                 self._leaf(node, column, here)
             return
@@ -181,7 +181,7 @@ class _SlotLoader:
 
     def _leaf(self, node: Leaf, column: Any, here: Any) -> None:
         kind, step, slot = node.kind, node.step, node.slot
-        if step in (Step.BYTES, Step.FIXED):
+        if step in (AvroStep.BYTES, AvroStep.FIXED):
             taken = from_arrow(column.cast(kind))
             self.numbers[slot] = np.where(here, taken.at + self._chunk_at, 0)
             self.numbers[slot + 1] = np.where(here, taken.length, 0)
@@ -189,16 +189,16 @@ class _SlotLoader:
             self.lengths.append(slot + 1)
             self._chunk_at += len(taken.data)
             return
-        if step is Step.ENUM:
+        if step is AvroStep.ENUM:
             found = _pc.index_in(column.cast(pa.string()), value_set=pa.array(node.symbols, pa.string()))
             if not bool(np.asarray(found.is_valid())[here].all()):
                 raise NoProgramError("not a symbol")
             numbers = found.fill_null(0).to_numpy()
-        elif step is Step.BOOLEAN:
+        elif step is AvroStep.BOOLEAN:
             numbers = column.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False)
-        elif step is Step.FLOAT:
+        elif step is AvroStep.FLOAT:
             numbers = column.cast(pa.float32()).fill_null(0).to_numpy().view(np.uint32)
-        elif step is Step.DOUBLE:
+        elif step is AvroStep.DOUBLE:
             numbers = column.cast(pa.float64()).fill_null(0).to_numpy().view(np.int64)
         else:
             plain = pa.int32() if kind.bit_width == 32 else pa.int64()

@@ -22,10 +22,10 @@ _EQUALITIES_PER_STEP: Final = 50
 
 def read_problems(reader: JsonSchemaNode, writer: JsonSchemaNode) -> list[Incompatibility]:
     """The reasons why `reader` may reject documents that `writer` accepts."""
-    return Comparison().compare(writer, reader, "#")
+    return SchemaComparison().compare(writer, reader, "#")
 
 
-class Comparison:
+class SchemaComparison:
     """One comparison of an old schema, with which documents were written, with a new schema, which is to read them. A
     pair of nodes that is already being compared counts as compatible, so that the comparison of recursive schemas ends.
     """

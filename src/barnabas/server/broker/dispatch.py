@@ -20,7 +20,7 @@ from typing import Any
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import KafkaError
 from barnabas.core.telemetry import Metrics, get_logger
-from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, Step, in_steps
+from barnabas.core.telemetry.loop_watch import LoopHold, LoopWatch, RequestStep, in_steps
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
@@ -165,12 +165,12 @@ class Dispatcher:
         else:
             ctx.held_s = ctx.first_step_s = clock() - began
             hold.add(ctx.held_s)
-            return self._finish(request, ctx, message, loaded, Step(began), coroutine, awaited)
+            return self._finish(request, ctx, message, loaded, RequestStep(began), coroutine, awaited)
         if self._quotas is not None and self._quotas.is_active:
             ctx.held_s = clock() - began
             response = self._quotas.apply(ctx, message, len(request.frame), response, _size_in(request))
         if response is not None and loaded.large_fields and _is_large(request, response, loaded):
-            return self._answer_in_thread(request, loaded, Step(began), response)
+            return self._answer_in_thread(request, loaded, RequestStep(began), response)
         answer = None if response is None else request.answer(response)
         _count(request, loaded, began, began, clock(), response, ctx)
         return Finished(answer)
@@ -197,7 +197,7 @@ class Dispatcher:
         ctx: RequestContext,
         message: Message,
         loaded: _LoadedApi,
-        step: Step,
+        step: RequestStep,
         coroutine: Coroutine[Any, Any, Message | None],
         awaited: Any,
     ) -> Answer:
@@ -228,7 +228,7 @@ class Dispatcher:
         self,
         request: ReceivedRequest,
         loaded: _LoadedApi,
-        step: Step,
+        step: RequestStep,
         response: Message,
         began: float | None = None,
     ) -> Answer:

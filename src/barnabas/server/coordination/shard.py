@@ -8,7 +8,7 @@ from barnabas.server.coordination.operation import CoordinatorRecord, TimerKey, 
 from barnabas.server.coordination.ports import LogRecord, ProducerIdAndEpoch
 
 
-class RecordFormat(Protocol):
+class CoordinatorRecordFormat(Protocol):
     """Translates between decoded records and the bytes of the log (Kafka's CoordinatorRecordSerde)."""
 
     def encode(self, record: CoordinatorRecord) -> LogRecord: ...
@@ -26,7 +26,7 @@ class CoordinatorShard(Protocol):
     """
 
     @property
-    def log_format(self) -> RecordFormat: ...
+    def log_format(self) -> CoordinatorRecordFormat: ...
 
     def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         """Apply one record of the log to the state. `producer_id` is -1 unless the record is transactional."""

@@ -21,7 +21,7 @@ from barnabas.protocol.wire.messages.create_acls import AclCreation, CreateAclsR
 from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.links.coordination.mirror_commands import ACTIVE, MirrorCommand
-from barnabas.server.links.coordination.planning import Bounds, Key, LocalFacts, SourceFacts
+from barnabas.server.links.coordination.planning import Key, LocalFacts, MirrorBounds, SourceFacts
 from barnabas.server.links.leaders import MirrorMetadata
 from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
 from barnabas.server.metadata.image.small import ResourceType
@@ -153,11 +153,11 @@ class LocalMirrors:
 
     # -- offsets -------------------------------------------------------------------------------------------------
 
-    async def bounds(self, partitions: Iterable[Key]) -> dict[Key, Bounds]:
+    async def bounds(self, partitions: Iterable[Key]) -> dict[Key, MirrorBounds]:
         """The log start offset and the high watermark of each partition; those whose leader does not answer are left
         out."""
         by_leader = self._router.by_leader(TopicPartition(topic, index) for topic, index in partitions)
-        found: dict[Key, Bounds] = {}
+        found: dict[Key, MirrorBounds] = {}
         for broker_id, led in by_leader.items():
             try:
                 starts = await self._offsets(broker_id, led, SpecialTimestamp.EARLIEST)
@@ -165,7 +165,7 @@ class LocalMirrors:
             except KafkaError:
                 continue
             for key in starts.keys() & ends.keys():
-                found[key] = Bounds(starts[key], max(ends[key], starts[key]))
+                found[key] = MirrorBounds(starts[key], max(ends[key], starts[key]))
         return found
 
     async def _offsets(

@@ -15,7 +15,7 @@ from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicId
 from barnabas.protocol.wire.messages import alter_share_group_offsets as altering
 from barnabas.protocol.wire.messages import offset_commit as committing
 from barnabas.server.links.changes import LocalMirrors
-from barnabas.server.links.coordination.planning import Bounds, Key, LocalFacts, Patterns, plan_offsets
+from barnabas.server.links.coordination.planning import Key, LocalFacts, MirrorBounds, Patterns, plan_offsets
 from barnabas.server.links.coordination.values import StoredLink
 from barnabas.server.links.fetching.ports import SourceRequests
 from barnabas.server.links.router import raise_error
@@ -82,7 +82,7 @@ class GroupOffsets:
         group: SourceGroup,
         names: Mapping[TopicId, str],
         ids: Mapping[str, TopicId],
-        bounds: Mapping[Key, Bounds],
+        bounds: Mapping[Key, MirrorBounds],
     ) -> None:
         there = {key: offset for key, offset in (await read_offsets(source, group, names)).items() if key in bounds}
         if not there:

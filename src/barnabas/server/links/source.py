@@ -59,7 +59,7 @@ class SourceConnection(Protocol):
     def send(self, message: Any, version: int, deadline: float | None = None) -> Awaitable[Any]: ...
 
 
-class SourceClient(Protocol):
+class SourceConnections(Protocol):
     """Connections to the source (`NodeClient`)."""
 
     async def run(self) -> None: ...
@@ -71,7 +71,7 @@ class LinkSource:
     """Implements `SourceCluster`."""
 
     def __init__(
-        self, bootstrap: Sequence[tuple[str, int]], client: SourceClient, request_timeout_ms: int, rng: Rng
+        self, bootstrap: Sequence[tuple[str, int]], client: SourceConnections, request_timeout_ms: int, rng: Rng
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self._client = client

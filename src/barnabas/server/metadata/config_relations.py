@@ -29,7 +29,7 @@ _BOUNDED: Final = {
 `group.<kind>.max.<config>`."""
 
 
-class Relation(NamedTuple):
+class ConfigRelation(NamedTuple):
     """The config `lesser` must not exceed the config `greater`; if `strict`, it must be smaller."""
 
     lesser: str
@@ -37,18 +37,18 @@ class Relation(NamedTuple):
     strict: bool = False
 
 
-def _relations() -> Iterator[Relation]:
+def _relations() -> Iterator[ConfigRelation]:
     for kind, names in _BOUNDED.items():
         for name in names:
             smallest, value, largest = (f"group.{kind}.{bound}{name}" for bound in ("min.", "", "max."))
-            yield Relation(smallest, largest)
-            yield Relation(smallest, value)
-            yield Relation(value, largest)
-        yield Relation(f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms", strict=True)
-    yield Relation("group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
-    yield Relation("group.share.max.size", "group.share.max.share.sessions")
-    yield Relation("replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
-    yield Relation("replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+            yield ConfigRelation(smallest, largest)
+            yield ConfigRelation(smallest, value)
+            yield ConfigRelation(value, largest)
+        yield ConfigRelation(f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms", strict=True)
+    yield ConfigRelation("group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    yield ConfigRelation("group.share.max.size", "group.share.max.share.sessions")
+    yield ConfigRelation("replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
+    yield ConfigRelation("replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
 
 
 RELATIONS: Final = tuple(_relations())

@@ -7,7 +7,7 @@ together, even if they were in several batches. AbortTransactionRecord discards 
 from __future__ import annotations
 
 from barnabas.server.metadata.errors import MetadataError
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.publish import Publisher
@@ -46,7 +46,7 @@ class Loader:
         for index, record in enumerate(batch.records):
             kind = type(record)
             if kind is BeginTransactionRecord:
-                self._begin(Provenance(batch.base_offset + index - 1, batch.epoch, batch.timestamp_ms))
+                self._begin(MetadataProvenance(batch.base_offset + index - 1, batch.epoch, batch.timestamp_ms))
             elif kind is EndTransactionRecord:
                 self._end_of_transaction("End")
             elif kind is AbortTransactionRecord:
@@ -56,14 +56,14 @@ class Loader:
                 self._delta.apply(record)
         self._loaded_offset = batch.last_offset
         if not self._in_transaction:
-            self._publish(Provenance(batch.last_offset, batch.epoch, batch.timestamp_ms))
+            self._publish(MetadataProvenance(batch.last_offset, batch.epoch, batch.timestamp_ms))
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         before = self.image
         fresh = ClusterDelta(ClusterImage(cluster_id=before.cluster_id))
         for record in snapshot.records:
             fresh.apply(record)
-        provenance = Provenance(snapshot.end_offset - 1, snapshot.epoch, snapshot.timestamp_ms)
+        provenance = MetadataProvenance(snapshot.end_offset - 1, snapshot.epoch, snapshot.timestamp_ms)
         image = fresh.finish(provenance)
         self._in_transaction = False
         self._loaded_offset = provenance.offset
@@ -76,7 +76,7 @@ class Loader:
         self.leader_epoch = epoch
         self._publisher.publish_leader(leader_id, epoch)
 
-    def _begin(self, before: Provenance) -> None:
+    def _begin(self, before: MetadataProvenance) -> None:
         if self._in_transaction:
             raise MetadataError("A metadata transaction begins inside another one.")
         if not self._delta.is_empty:
@@ -88,7 +88,7 @@ class Loader:
             raise MetadataError(f"{what}TransactionRecord without BeginTransactionRecord in the metadata log.")
         self._in_transaction = False
 
-    def _publish(self, provenance: Provenance) -> None:
+    def _publish(self, provenance: MetadataProvenance) -> None:
         delta = self._delta
         image = delta.finish(provenance)
         self._delta = ClusterDelta(image)

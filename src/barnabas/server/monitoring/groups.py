@@ -20,7 +20,7 @@ from barnabas.server.broker.shares import Shares
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.coordination.transaction.state import TxnState
-from barnabas.server.monitoring.lag import Committed, GroupLag, LagTable
+from barnabas.server.monitoring.lag import GroupLag, GroupOffset, LagTable
 from barnabas.server.monitoring.limits import GROUP_PARTITIONS_MAX, PARTITIONS_AT_ONCE, LeftOut
 from barnabas.server.peers.shares import LogEnds
 
@@ -74,7 +74,7 @@ class GroupMonitor:
 
     async def look(self) -> None:
         """Compute the lags now."""
-        committed: list[Committed] = []
+        committed: list[GroupOffset] = []
         seen = 0
         for entry in self._committed():
             seen += 1
@@ -87,11 +87,11 @@ class GroupMonitor:
         ends = await self._ends.ends(wanted)
         self._table.update(self._clock.monotonic(), committed, ends)
 
-    def _committed(self) -> Iterator[Committed]:
+    def _committed(self) -> Iterator[GroupOffset]:
         for _, shard in list(self._groups.active_shards()):
             for group_id in shard.store.groups():
                 for (topic, partition), offset in shard.store.view(group_id, committed=True).items():
-                    yield Committed(group_id, TopicPartition(topic, partition), offset.offset)
+                    yield GroupOffset(group_id, TopicPartition(topic, partition), offset.offset)
 
     # ---- the page
 

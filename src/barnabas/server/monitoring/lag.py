@@ -22,7 +22,7 @@ HISTORY_MAX: Final = 240
 """The most remembered ends of one partition. When there are more, every second one of the older half is forgotten."""
 
 
-class Committed(Struct, frozen=True):
+class GroupOffset(Struct, frozen=True):
     """A committed offset of a group."""
 
     group: str
@@ -83,7 +83,7 @@ class LagTable:
         self.lags: list[GroupLag] = []
         self._histories: dict[TopicPartition, EndHistory] = {}
 
-    def update(self, now: float, committed: Iterable[Committed], ends: Mapping[TopicPartition, int]) -> None:
+    def update(self, now: float, committed: Iterable[GroupOffset], ends: Mapping[TopicPartition, int]) -> None:
         """Compute the lags. `ends` has the high watermarks, read after `committed`."""
         for partition, end in ends.items():
             self._histories.setdefault(partition, EndHistory()).add(now, end)

@@ -104,7 +104,7 @@ from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
 from barnabas.server.replication.maintenance.scheduled import ScheduledMaintenance
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.replication.replication import Replication
+from barnabas.server.replication.replication import BrokerReplication
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import OsFileSystem
@@ -131,7 +131,7 @@ class BrokerRole:
         self._peers = peers = Peers(parts.to_brokers, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers, self)
         channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
-        self._replication = Replication(
+        self._replication = BrokerReplication(
             parts.node_id, channel, self._flusher, self._replication_config, parts.clock, parts.rng
         )
         self.partitions = Partitions(

@@ -29,7 +29,7 @@ from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import encode_record
 from barnabas.server.quorum.finding import quorum_exists
 from barnabas.server.quorum.handover import Handover, version_after
-from barnabas.server.quorum.network import QuorumNetwork, RequestSender
+from barnabas.server.quorum.network import QuorumNetwork, QuorumSender
 from barnabas.server.quorum.raft_log import METADATA_PARTITION, RECORD_BATCH_BYTES_MAX, RaftLog
 from barnabas.server.quorum.snapshot_files import SnapshotDamagedError
 from barnabas.server.quorum.snapshot_store import SnapshotStore
@@ -80,7 +80,7 @@ class RaftMetadataLog:
 
     def __init__(
         self, fs: FileSystem, directory: str, me: ReplicaKey, config: QuorumConfig, *, clock: Clock, rng: Rng,
-        executor: Executor, sender: RequestSender, clean_shutdown: bool = False,
+        executor: Executor, sender: QuorumSender, clean_shutdown: bool = False,
         majority_may_run: Callable[[Voters, int], Awaitable[bool]] = _always,
     ) -> None:  # fmt: skip
         """`majority_may_run` probes the voters for `resign`."""

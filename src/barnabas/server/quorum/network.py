@@ -23,7 +23,7 @@ FETCH_PURPOSE: Final = "raft-fetch"
 CHANGE_PURPOSE: Final = "raft-change"
 
 
-class RequestSender(Protocol):
+class QuorumSender(Protocol):
     """The method of `NodeClient` (transport package) that `QuorumNetwork` uses."""
 
     async def send(
@@ -41,7 +41,7 @@ class RequestSender(Protocol):
 class QuorumNetwork:
     """Encodes a request, sends it, and decodes the response."""
 
-    def __init__(self, sender: RequestSender, cluster_id: str, timeout_ms: int, listener: str = "") -> None:
+    def __init__(self, sender: QuorumSender, cluster_id: str, timeout_ms: int, listener: str = "") -> None:
         self._sender = sender
         self._cluster_id = cluster_id
         self._timeout_ms = timeout_ms

@@ -35,7 +35,7 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.quorum.snapshot_files import SnapshotContents, SnapshotDamagedError
 from barnabas.server.quorum.snapshot_store import SnapshotStore
 from barnabas.server.quorum.synced_offset import SyncedOffsetFile
-from barnabas.server.raft.machine.events import AdvanceStart, Append, StartAt, Truncate
+from barnabas.server.raft.machine.events import AdvanceStart, Append, StartLogAt, TruncateFrom
 from barnabas.server.raft.machine.values import (
     ORIGIN,
     KRaftVersionControl,
@@ -148,7 +148,7 @@ class RaftLog:
             tuple(voters),
         )
 
-    def apply(self, op: Append | Truncate | StartAt | AdvanceStart) -> None:
+    def apply(self, op: Append | TruncateFrom | StartLogAt | AdvanceStart) -> None:
         now_ms = self._clock.now_ms()
         match op:
             case Append(batch):
@@ -156,10 +156,10 @@ class RaftLog:
                 assert self._log.log_end_offset == batch.next_offset, (
                     "the log and the state machine have different end offsets"
                 )
-            case Truncate(offset):
+            case TruncateFrom(offset):
                 self._checkpoint.lower(offset)
                 self._log.truncate_to(offset, now_ms=now_ms)
-            case StartAt(snapshot_id):
+            case StartLogAt(snapshot_id):
                 self._start_at(snapshot_id, now_ms)
             case AdvanceStart(snapshot_id):
                 self._advance_start(snapshot_id, now_ms)

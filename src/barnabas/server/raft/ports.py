@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from barnabas.core.buffers import Buffer
-from barnabas.server.raft.machine.events import AdvanceStart, Append, LeaderAndEpoch, StartAt, Truncate
+from barnabas.server.raft.machine.events import AdvanceStart, Append, LeaderAndEpoch, StartLogAt, TruncateFrom
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.values import ElectionState, Endpoints, LogSummary, OffsetAndEpoch, RaftBatch, Voters
 
@@ -33,11 +33,11 @@ class ReplicatedLog(Protocol):
         """
         ...
 
-    def apply(self, op: Append | Truncate | StartAt | AdvanceStart) -> None:
+    def apply(self, op: Append | TruncateFrom | StartLogAt | AdvanceStart) -> None:
         """Change the log. An appended batch keeps its base offset and its epoch.
 
-        After `AdvanceStart` and `StartAt`, older segments and snapshots may be deleted once the new start is durable,
-        and not before.
+        After `AdvanceStart` and `StartLogAt`, older segments and snapshots may be deleted once the new start is
+        durable, and not before.
         """
         ...
 

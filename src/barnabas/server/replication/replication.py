@@ -1,7 +1,7 @@
 """Shell: replication between brokers: fetchers for the partitions that follow, ISRs of the partitions that lead.
 
-Create one `Replication` per broker before `Partitions`, which need its context and notify it of role changes. Subscribe
-`Replication` to images after `Partitions`.
+Create one `BrokerReplication` per broker before `Partitions`, which need its context and notify it of role changes.
+Subscribe `BrokerReplication` to images after `Partitions`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEADER_REPLICAS = "leader.replication.throttled.replicas"
 _FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 
-class Replication:
+class BrokerReplication:
     """The replica fetchers and the ISR keeper of one broker. Implements `PartitionListener`."""
 
     def __init__(

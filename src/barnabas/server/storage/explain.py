@@ -20,7 +20,7 @@ OPEN_SHOWN: Final = 10
 offset."""
 
 
-class OpenTransaction(Struct, frozen=True):
+class UnfinishedTransaction(Struct, frozen=True):
     """An open transaction of one producer."""
 
     producer_id: int
@@ -43,7 +43,7 @@ class LogFacts(Struct, frozen=True):
     open_count: int
     unreplicated_count: int
     """The number of ended transactions whose marker is not committed, which also limit the last stable offset."""
-    open_transactions: tuple[OpenTransaction, ...]
+    open_transactions: tuple[UnfinishedTransaction, ...]
     """The oldest open transactions, in the order of their first offsets."""
     compaction: CleanableLog
     retention: RetentionStatus
@@ -64,7 +64,7 @@ def explain_log(log: Log, high_watermark: int, now_ms: int) -> LogFacts:
         len(open_ones),
         log.producers.unreplicated_count(high_watermark),
         tuple(
-            OpenTransaction(entry.producer_id, entry.epoch, entry.txn_first_offset, entry.last_timestamp)
+            UnfinishedTransaction(entry.producer_id, entry.epoch, entry.txn_first_offset, entry.last_timestamp)
             for entry in open_ones[:OPEN_SHOWN]
         ),
         assess(log, high_watermark, now_ms),

@@ -38,7 +38,7 @@ from barnabas.server.storage.lookups import TimestampSearch
 from barnabas.server.storage.producers.state import ProducerEntry, ProducerState
 from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.recovery import LoadRequest, load
-from barnabas.server.storage.retention import Retention, RetentionStatus
+from barnabas.server.storage.retention import RetentionStatus, SegmentRetention
 from barnabas.server.storage.rolling import roll_if_filled
 from barnabas.server.storage.segments.open_segments import OpenSegments
 from barnabas.server.storage.segments.segment import Segment
@@ -87,7 +87,7 @@ class Log:
         self._deleter = SegmentDeleter(state)
         self._appender = Appender(state, self._flusher)
         self._truncator = Truncator(state, self._flusher, self._deleter)
-        self._retention = Retention(state, self._flusher, self._deleter)
+        self._retention = SegmentRetention(state, self._flusher, self._deleter)
 
     @classmethod
     def open(

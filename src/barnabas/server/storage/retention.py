@@ -86,7 +86,7 @@ def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> Rete
 
 def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, now_ms: int) -> RetentionVerdict:
     """Why the segment would be deleted or kept. The conditions are checked in the order of
-    `Retention.enforce_retention`."""
+    `SegmentRetention.enforce_retention`."""
     config = state.config
     if end > high_watermark:
         return RetentionVerdict.UNREPLICATED
@@ -151,7 +151,7 @@ def _too_much(state: LogState) -> Condition:
     return surplus
 
 
-class Retention:
+class SegmentRetention:
     """Deletes the old segments of one log and advances its start."""
 
     __slots__ = ("_deleter", "_flusher", "_state")

@@ -26,14 +26,14 @@ from barnabas.testing.histories.history import (
     SendAction,
 )
 from barnabas.testing.histories.recorder import Recorder
-from barnabas.testing.histories.report import Finding, Report
+from barnabas.testing.histories.report import AnomalyFinding, Report
 
 __all__ = [
     "Action",
     "Anomaly",
+    "AnomalyFinding",
     "ClientHistory",
     "ClientOperation",
-    "Finding",
     "HistoryRules",
     "OperationKind",
     "OperationOutcome",

@@ -12,7 +12,7 @@ from barnabas.testing.histories.cycles import cycles
 from barnabas.testing.histories.facts import HistoryFacts, collect
 from barnabas.testing.histories.history import ClientHistory
 from barnabas.testing.histories.lag import worst_realtime_lag
-from barnabas.testing.histories.report import Finding, Report
+from barnabas.testing.histories.report import AnomalyFinding, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def check(history: ClientHistory, rules: HistoryRules | None = None) -> Report:
     )
 
 
-def _findings(facts: HistoryFacts, rules: HistoryRules) -> Iterator[Finding]:
+def _findings(facts: HistoryFacts, rules: HistoryRules) -> Iterator[AnomalyFinding]:
     yield from writes.inconsistent_offsets(facts)
     yield from writes.phantoms(facts)
     if rules.idempotent:

@@ -16,24 +16,24 @@ from itertools import pairwise
 from barnabas.testing.histories.anomalies import Anomaly
 from barnabas.testing.histories.facts import HistoryFacts
 from barnabas.testing.histories.history import ClientOperation, Key, OperationOutcome
-from barnabas.testing.histories.report import Finding
+from barnabas.testing.histories.report import AnomalyFinding
 
 Graph = dict[int, dict[int, str]]
 """Operation (by `invoked`) -> the operations that must come after that one, each with the reason."""
 
 
-def cycles(facts: HistoryFacts) -> Iterator[Finding]:
+def cycles(facts: HistoryFacts) -> Iterator[AnomalyFinding]:
     operations = {operation.invoked: operation for operation in facts.history.operations}
     graph: Graph = {}
     _add_reads(facts, graph)
     circular = components(graph)
     for component in circular:
-        yield Finding(Anomaly.INFORMATION_CYCLE, _describe(graph, component, operations))
+        yield AnomalyFinding(Anomaly.INFORMATION_CYCLE, _describe(graph, component, operations))
     reported = {node for component in circular for node in component}
     _add_write_order(facts, graph)
     for component in components(graph):
         if reported.isdisjoint(component):
-            yield Finding(Anomaly.WRITE_CYCLE, _describe(graph, component, operations))
+            yield AnomalyFinding(Anomaly.WRITE_CYCLE, _describe(graph, component, operations))
 
 
 def _add_reads(facts: HistoryFacts, graph: Graph) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from barnabas.testing.histories.anomalies import Anomaly
 from barnabas.testing.histories.facts import HistoryFacts
 from barnabas.testing.histories.history import ClientOperation, Key, OperationKind, OperationOutcome
-from barnabas.testing.histories.report import Finding
+from barnabas.testing.histories.report import AnomalyFinding
 
 
 class _Taken:
@@ -25,7 +25,7 @@ class _Taken:
         self.perhaps: set[int] = set()
 
 
-def processing(facts: HistoryFacts) -> Iterator[Finding]:
+def processing(facts: HistoryFacts) -> Iterator[AnomalyFinding]:
     taken: dict[tuple[str, Key], _Taken] = {}
     for operation in facts.history.operations:
         if (
@@ -42,16 +42,16 @@ def processing(facts: HistoryFacts) -> Iterator[Finding]:
             earlier = by_group.surely.setdefault(poll.offset, operation)
             if earlier is not operation:
                 text = f"{poll.key} at {poll.offset} for {operation.group}, by {earlier} and by {operation}"
-                yield Finding(Anomaly.PROCESSED_TWICE, text)
+                yield AnomalyFinding(Anomaly.PROCESSED_TWICE, text)
     for (group, key), found in taken.items():
         if found.surely:
             yield from _holes(facts, group, key, found)
 
 
-def _holes(facts: HistoryFacts, group: str, key: Key, taken: _Taken) -> Iterator[Finding]:
+def _holes(facts: HistoryFacts, group: str, key: Key, taken: _Taken) -> Iterator[AnomalyFinding]:
     """Every visible offset between the first and the last processed offset must have been processed."""
     visible = facts.visible[key]
     first, last = min(taken.surely), max(taken.surely)
     for offset in visible[bisect_left(visible, first) : bisect_right(visible, last)]:
         if offset not in taken.surely and offset not in taken.perhaps:
-            yield Finding(Anomaly.NOT_PROCESSED, f"{key} at {offset} for {group}, which went on to {last}")
+            yield AnomalyFinding(Anomaly.NOT_PROCESSED, f"{key} at {offset} for {group}, which went on to {last}")

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from barnabas.testing.histories.anomalies import Anomaly
 from barnabas.testing.histories.facts import HistoryFacts
 from barnabas.testing.histories.history import ClientOperation, Key, OperationKind
-from barnabas.testing.histories.report import Finding
+from barnabas.testing.histories.report import AnomalyFinding
 
 
-def polls(facts: HistoryFacts) -> Iterator[Finding]:
+def polls(facts: HistoryFacts) -> Iterator[AnomalyFinding]:
     positions: dict[str, dict[Key, tuple[int, ClientOperation]]] = {}
     subscribed: set[str] = set()
     for operation in _as_processes_did_them(facts):
@@ -67,19 +67,19 @@ def _move(operation: ClientOperation, last: dict[Key, tuple[int, ClientOperation
 
 def _compare(
     facts: HistoryFacts, key: Key, previous: int, offset: int, where: str, kinds: tuple[Anomaly, Anomaly]
-) -> Iterator[Finding]:
+) -> Iterator[AnomalyFinding]:
     skip, back = kinds
     if offset <= previous:
-        yield Finding(back, f"{key}: {previous}, then {offset}, by {where}")
+        yield AnomalyFinding(back, f"{key}: {previous}, then {offset}, by {where}")
         return
     # Only offsets that others polled count as skipped: control records, aborted and lost records leave holes, too.
     visible = facts.visible[key]
     passed = visible[bisect_right(visible, previous) : bisect_left(visible, offset)]
     if passed:
-        yield Finding(skip, f"{key}: {previous}, then {offset}, passing over {_few(passed)}, by {where}")
+        yield AnomalyFinding(skip, f"{key}: {previous}, then {offset}, passing over {_few(passed)}, by {where}")
 
 
-def sends(facts: HistoryFacts) -> Iterator[Finding]:
+def sends(facts: HistoryFacts) -> Iterator[AnomalyFinding]:
     """A later send of a process to a key must have a higher offset than its earlier sends, where offsets are known."""
     last: dict[tuple[str, Key], tuple[int, ClientOperation]] = {}
     written = _acknowledged_offsets(facts)
@@ -92,15 +92,15 @@ def sends(facts: HistoryFacts) -> Iterator[Finding]:
             if key in within:
                 if offset <= within[key]:
                     text = f"{key}: {within[key]}, then {offset}, by {operation}"
-                    yield Finding(Anomaly.INT_NONMONOTONIC_SEND, text)
+                    yield AnomalyFinding(Anomaly.INT_NONMONOTONIC_SEND, text)
                 elif others := _between(written.get(key, []), within[key], offset):
                     text = f"{key}: {_few(others)} stand between {within[key]} and {offset} of {operation}"
-                    yield Finding(Anomaly.INT_SEND_SKIP, text)
+                    yield AnomalyFinding(Anomaly.INT_SEND_SKIP, text)
             elif (operation.process, key) in last:
                 previous, earlier = last[operation.process, key]
                 if offset <= previous:
                     text = f"{key}: {previous}, then {offset}, by {earlier}, then {operation}"
-                    yield Finding(Anomaly.NONMONOTONIC_SEND, text)
+                    yield AnomalyFinding(Anomaly.NONMONOTONIC_SEND, text)
             within[key] = offset
         for key, offset in within.items():
             last[operation.process, key] = offset, operation

@@ -11,7 +11,7 @@ EXAMPLES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AnomalyFinding:
     """One occurrence of one anomaly. `text` names the values, offsets and operations."""
 
     anomaly: Anomaly
@@ -25,7 +25,7 @@ class Finding:
 class Report:
     """All findings, and counts that show how much the history contains."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[AnomalyFinding, ...]
     operations: dict[str, int]
     """How many operations ended ok, fail and info."""
     sent: int
@@ -35,7 +35,7 @@ class Report:
     worst_realtime_lag: str
 
     @property
-    def forbidden(self) -> tuple[Finding, ...]:
+    def forbidden(self) -> tuple[AnomalyFinding, ...]:
         """The findings that a correct broker never causes."""
         return tuple(finding for finding in self.findings if not finding.anomaly.legal)
 

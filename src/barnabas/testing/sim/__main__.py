@@ -39,7 +39,7 @@ SCENARIOS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SeedRun:
     """One run of one seed; it can be sent to a worker process."""
 
     seed: int
@@ -83,15 +83,15 @@ def main() -> int:
     if arguments.menu is not None and arguments.menu not in menus:
         parser.error(f"--menu {arguments.menu}: the menus of this scenario are {', '.join(menus)}")
 
-    def job(seed: int) -> Job:
-        return Job(seed, arguments.scenario, arguments.seconds, arguments.menu)
+    def job(seed: int) -> SeedRun:
+        return SeedRun(seed, arguments.scenario, arguments.seconds, arguments.menu)
 
     if arguments.seed is not None:
         return _one(job(arguments.seed), arguments.trace)
     return _many([job(arguments.first + i) for i in range(arguments.seeds)], max(1, arguments.jobs))
 
 
-def _one(job: Job, trace: Path | None) -> int:
+def _one(job: SeedRun, trace: Path | None) -> int:
     world = World(job.seed)
     code = 0
     try:
@@ -107,7 +107,7 @@ def _one(job: Job, trace: Path | None) -> int:
     return code
 
 
-def _many(jobs: list[Job], processes: int) -> int:
+def _many(jobs: list[SeedRun], processes: int) -> int:
     began = time.perf_counter()
     simulated = cpu = 0.0
     failures: list[FailedSeed] = []
@@ -129,7 +129,7 @@ def _many(jobs: list[Job], processes: int) -> int:
     return 1 if failures else 0
 
 
-def _results(jobs: list[Job], processes: int) -> Iterator[ScenarioResult | FailedSeed]:
+def _results(jobs: list[SeedRun], processes: int) -> Iterator[ScenarioResult | FailedSeed]:
     if processes == 1:
         yield from map(_result, jobs)
         return
@@ -138,7 +138,7 @@ def _results(jobs: list[Job], processes: int) -> Iterator[ScenarioResult | Faile
             yield done.result()
 
 
-def _result(job: Job) -> ScenarioResult | FailedSeed:
+def _result(job: SeedRun) -> ScenarioResult | FailedSeed:
     try:
         return job.run()
     except Exception as error:  # noqa: BLE001 - any exception is the result of this seed; the other seeds still run

@@ -48,7 +48,7 @@ class NodeFaultMenu(Enum):
         return self in (NodeFaultMenu.KILL, NodeFaultMenu.DESCRIPTORS, NodeFaultMenu.ROT)
 
 
-class Faults:
+class FaultRunner:
     """Applies faults: `run` applies them for some time, `heal` undoes those that are still in effect."""
 
     def __init__(self, world: World, node: SimNode, workload: Workload, menu: NodeFaultMenu) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from barnabas.testing.histories import ClientHistory, OperationKind
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.evidence import LAST_READER, FinalReader
-from barnabas.testing.sim.faults import Faults, NodeFaultMenu, random_menu
+from barnabas.testing.sim.faults import FaultRunner, NodeFaultMenu, random_menu
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
@@ -85,7 +85,7 @@ class Torture:
             ),
             partitions=rng.randint(1, 2),
         )
-        self.faults = Faults(world, self.node, self.workload, self.menu)
+        self.faults = FaultRunner(world, self.node, self.workload, self.menu)
         self.topic_config: Mapping[str, str | None] = {
             "internal.segment.bytes": str(rng.choice([6_000, 20_000, 1 << 20])),
             "segment.ms": str(rng.choice([1_500, 604_800_000])),

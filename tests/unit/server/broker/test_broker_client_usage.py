@@ -24,9 +24,9 @@ from barnabas.server.broker.client_usage.tables import (
     TICK_S,
     WINDOW_S,
     ClientUsage,
-    Entry,
     PartitionClient,
-    Table,
+    UsageEntry,
+    UsageTable,
     clean,
     weight_of,
 )
@@ -59,7 +59,7 @@ def use(
     peer.usage.seconds += seconds
 
 
-def names(table: Table[Any], now: float) -> list[Any]:
+def names(table: UsageTable[Any], now: float) -> list[Any]:
     return [entry.key for entry in table.most_active(now)]
 
 
@@ -200,7 +200,7 @@ def test_many_partitions_are_counted_in_pieces() -> None:
 
 @given(st.floats(0.1, 1e6), st.integers(2, 80))
 def test_a_steady_rate_is_measured_from_the_first_seconds_on(rate: float, seconds: int) -> None:
-    entry: Entry[str] = Entry("k", 50.0)
+    entry: UsageEntry[str] = UsageEntry("k", 50.0)
     for second in range(seconds):
         entry.add((rate, 0, 0, 0, 0), 51.0 + second)
     assert entry.rates(50.0 + seconds)[0] == pytest.approx(rate, rel=0.06)
@@ -212,15 +212,15 @@ USES = st.lists(st.tuples(st.integers(0, 40), AMOUNTS, st.floats(0, 3)), max_siz
 
 @given(USES, st.integers(1, 16))
 def test_a_table_is_bounded_and_loses_nothing(uses: list[tuple[int, Amounts, float]], entries_max: int) -> None:
-    table: Table[int] = Table(entries_max)
-    everything: Entry[int] = Entry(None, 0.0)
+    table: UsageTable[int] = UsageTable(entries_max)
+    everything: UsageEntry[int] = UsageEntry(None, 0.0)
     now = 0.0
     for key, amounts, pause in uses:
         now += min(pause, 3.0)
         table.add(key, amounts, now, now)
         everything.add(amounts, now)
         assert len(table) <= entries_max
-    parts: Entry[int] = Entry(None, now)
+    parts: UsageEntry[int] = UsageEntry(None, now)
     for entry in [*table.most_active(now), table.others]:
         entry.add(NOTHING, now)
         parts.add(entry.sums, now)
@@ -232,8 +232,8 @@ def test_a_table_is_bounded_and_loses_nothing(uses: list[tuple[int, Amounts, flo
 def test_what_uses_much_is_never_displaced(uses: list[tuple[int, Amounts, float]], entries_max: int) -> None:
     """An entry whose weight is above the sum of all weights divided by seven eighths of the entries stays, since so
     many others cannot be heavier."""
-    table: Table[int] = Table(entries_max)
-    total: Entry[int] = Entry(None, 0.0)
+    table: UsageTable[int] = UsageTable(entries_max)
+    total: UsageEntry[int] = UsageEntry(None, 0.0)
     kept = entries_max - max(entries_max // 8, 1)
     now = 0.0
     for key, amounts, pause in uses:
@@ -248,13 +248,13 @@ def test_what_uses_much_is_never_displaced(uses: list[tuple[int, Amounts, float]
 def test_thousands_of_partitions_seldom_displace_each_other(spread: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 partitions, each about as active as the others, used to sort the tables 100 times a second."""
     displaced: list[float] = []
-    displace = Table._displace
+    displace = UsageTable._displace
 
-    def count(table: Table[Any], now: float) -> None:
+    def count(table: UsageTable[Any], now: float) -> None:
         displaced.append(now)
         displace(table, now)
 
-    monkeypatch.setattr(Table, "_displace", count)
+    monkeypatch.setattr(UsageTable, "_displace", count)
     clients = ClientUsage()
     peer = connect(clients, "wide")
     for second in range(4):
@@ -268,7 +268,7 @@ def test_thousands_of_partitions_seldom_displace_each_other(spread: int, monkeyp
 
 
 def test_a_partition_that_is_much_more_active_has_a_row_at_once() -> None:
-    table: Table[int] = Table(16)
+    table: UsageTable[int] = UsageTable(16)
     for number in range(100):
         table.add(number, (100, 0, 0, 0, 0), 1.0, 1.0)
     assert table.add(100, (150, 0, 0, 0, 0), 1.1, 1.1) is table.others

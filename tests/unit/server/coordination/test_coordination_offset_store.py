@@ -1,11 +1,11 @@
-"""`OffsetStore`: pending offsets of open transactions."""
+"""`CommittedOffsets`: pending offsets of open transactions."""
 
 from __future__ import annotations
 
 from barnabas.core.ids import NO_PRODUCER_ID
 from barnabas.server.coordination.group.offset_store import (
     CommittedOffset,
-    OffsetStore,
+    CommittedOffsets,
     commit_record,
     commit_tombstone,
 )
@@ -15,12 +15,12 @@ from barnabas.server.coordination.timeline import Timeline
 OFFSET = CommittedOffset(5, -1, "", 1_000)
 
 
-def _apply(store: OffsetStore, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+def _apply(store: CommittedOffsets, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
     store.apply(record.key, record.value, 0, producer_id)
 
 
 def test_deleting_the_pending_offsets_of_a_group_ends_its_open_transactions() -> None:
-    store = OffsetStore(Timeline())
+    store = CommittedOffsets(Timeline())
     _apply(store, commit_record("g", "t", 0, OFFSET), producer_id=9)
     _apply(store, commit_record("g", "t", 1, OFFSET), producer_id=9)
     _apply(store, commit_record("h", "t", 0, OFFSET), producer_id=9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.config import ConfigError
-from barnabas.server.metadata.config_relations import RELATIONS, Relation, check_relations
+from barnabas.server.metadata.config_relations import RELATIONS, ConfigRelation, check_relations
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 
 DEFAULTS = BROKER_CONFIGS.parse_all(
@@ -20,7 +20,7 @@ def test_defaults_hold_the_relations() -> None:
 
 
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: f"{relation.lesser} {relation.greater}")
-def test_broken_relation_is_rejected(relation: Relation) -> None:
+def test_broken_relation_is_rejected(relation: ConfigRelation) -> None:
     greater = DEFAULTS[relation.greater]
     assert isinstance(greater, int)
     with pytest.raises(ConfigError, match=relation.lesser):

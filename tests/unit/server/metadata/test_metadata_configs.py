@@ -28,7 +28,7 @@ from barnabas.server.metadata.describe_configs import (
     describe_group,
     describe_topic,
 )
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.other import ConfigRecord
 
@@ -166,7 +166,7 @@ def view(*settings: tuple[int, str, str, str], static: dict[str, str] | None = N
     delta = ClusterDelta(ClusterImage())
     for kind, resource, name, value in settings:
         delta.apply(ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
-    return ConfigView(delta.finish(Provenance()).configs, node_id=node_id, static=static or {})
+    return ConfigView(delta.finish(MetadataProvenance()).configs, node_id=node_id, static=static or {})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from barnabas.core.config import ConfigError
 from barnabas.server.metadata.config_rules import check_group_configs
 from barnabas.server.metadata.config_view import ConfigView
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.image.small import ResourceType
 from barnabas.server.metadata.records.other import ConfigRecord
@@ -25,7 +25,7 @@ def view(static: dict[str, str], own: dict[str, str]) -> ConfigView:
     delta = ClusterDelta(ClusterImage())
     for name, value in own.items():
         delta.apply(ConfigRecord(resource_type=ResourceType.GROUP, resource_name="g", name=name, value=value))
-    return ConfigView(delta.finish(Provenance()).configs, node_id=1, static=static)
+    return ConfigView(delta.finish(MetadataProvenance()).configs, node_id=1, static=static)
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [(name, *bounds) for name, bounds in SHARE.items()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.ids import TopicPartition
-from barnabas.server.monitoring.lag import HISTORY_MAX, Committed, EndHistory, GroupLag, LagTable
+from barnabas.server.monitoring.lag import HISTORY_MAX, EndHistory, GroupLag, GroupOffset, LagTable
 
 T0 = TopicPartition("t", 0)
 
@@ -46,14 +46,14 @@ def test_a_long_history_keeps_its_first_and_last_looks() -> None:
 
 def test_lags_of_groups() -> None:
     table = LagTable()
-    table.update(0, [Committed("g", T0, 4), Committed("h", TopicPartition("gone", 1), 9)], {T0: 10})
+    table.update(0, [GroupOffset("g", T0, 4), GroupOffset("h", TopicPartition("gone", 1), 9)], {T0: 10})
     assert table.lags == [
         GroupLag("g", T0, 4, 6, 0.0),
         GroupLag("h", TopicPartition("gone", 1), 9, None, 0.0),
     ]
-    table.update(20, [Committed("g", T0, 4)], {T0: 12})
+    table.update(20, [GroupOffset("g", T0, 4)], {T0: 12})
     assert table.lags == [GroupLag("g", T0, 4, 8, 20.0)]
-    table.update(30, [Committed("g", T0, 15)], {T0: 12})
+    table.update(30, [GroupOffset("g", T0, 15)], {T0: 12})
     assert table.lags == [GroupLag("g", T0, 15, 0, 0.0)], "a group that is ahead has no lag"
     table.update(40, [], {})
     assert table.lags == []

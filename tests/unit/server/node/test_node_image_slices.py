@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from barnabas.core import work
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.node.image_slices import IMAGE_SLICE, ImageSlices
 
@@ -36,7 +36,7 @@ class Seen:
 
 def image_of(steps: int) -> tuple[ClusterDelta, ClusterImage]:
     delta = ClusterDelta(ClusterImage())
-    return delta, delta.finish(Provenance(steps, 1, 0))
+    return delta, delta.finish(MetadataProvenance(steps, 1, 0))
 
 
 def test_a_small_image_is_applied_before_on_image_returns() -> None:

@@ -13,7 +13,7 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.quorum.raft_log import RaftLog
 from barnabas.server.quorum.snapshot_files import SnapshotDamagedError, name_of
 from barnabas.server.quorum.snapshot_store import SnapshotStore
-from barnabas.server.raft.machine.events import AdvanceStart, Append, StartAt, Truncate
+from barnabas.server.raft.machine.events import AdvanceStart, Append, StartLogAt, TruncateFrom
 from barnabas.server.raft.machine.values import OffsetAndEpoch, RaftBatch
 from barnabas.testing.sim.disk import MemoryDisk
 from tests.unit.server.coordination.kit import LoopClock
@@ -111,12 +111,12 @@ def test_leader_epochs_that_a_power_failure_tore_are_found_in_the_log() -> None:
 def test_truncation_lowers_the_stored_offset_first() -> None:
     async def main(disk: MemoryDisk) -> None:
         log = await filled(disk)
-        log.apply(Truncate(4))
+        log.apply(TruncateFrom(4))
         append(log, 4, epoch=2)
         disk.lose_power()
         assert opened(disk).end_offset == 10  # the truncation was not synced: the old batches are there
         log = opened(disk)
-        log.apply(Truncate(4))
+        log.apply(TruncateFrom(4))
         append(log, 4, epoch=2)
         await log.sync()
         disk.lose_power()
@@ -153,7 +153,7 @@ def test_damaged_snapshot_whose_records_are_nowhere_else_prevents_the_start() ->
         third = OffsetAndEpoch(2, 20)
         store = SnapshotStore(disk.mount(), LOG, InlineExecutor())
         await store.store(third, topics("b"), timestamp_ms=1, metadata_version=29, kraft_version=0, voters=None)
-        opened(disk).apply(StartAt(third))
+        opened(disk).apply(StartLogAt(third))
         disk.flip_bit(f"{LOG}/{name_of(third)}", 100)
         with pytest.raises((SnapshotDamagedError, MetadataError), match=r"snapshot"):
             opened(disk)

@@ -31,7 +31,7 @@ from barnabas.server.quorum.snapshot_files import (
 )
 from barnabas.server.quorum.snapshot_store import SnapshotStore
 from barnabas.server.quorum.vote_store import VoteStore
-from barnabas.server.raft.machine.events import AdvanceStart, Append, StartAt, Truncate
+from barnabas.server.raft.machine.events import AdvanceStart, Append, StartLogAt, TruncateFrom
 from barnabas.server.raft.machine.values import (
     ORIGIN,
     ElectionState,
@@ -242,7 +242,7 @@ def test_batches_are_read_back_unchanged() -> None:
         other.apply(Append(first))
         other.apply(Append(second))
         assert [bytes(batch.payload) for batch in other.read(0, 9999)] == [bytes(first.payload), bytes(second.payload)]
-        log.apply(Truncate(2))
+        log.apply(TruncateFrom(2))
         assert log.open() == LogSummary(ORIGIN, 2, ((3, 0),))
 
     run(main)
@@ -314,7 +314,7 @@ def test_fetched_snapshot_replaces_the_log_despite_a_power_failure(log_ends_at: 
         cut.lose_power()
         start = newest if log_ends_at < newest.offset else ORIGIN  # a longer log contradicts it, until it is dropped
         assert raft_log(cut).open().start == start
-        log.apply(StartAt(newest))
+        log.apply(StartLogAt(newest))
         assert log.open() == LogSummary(newest, 9, (), (newest,))
         log.apply(data(9, 3, b"y"))
         await log.sync()
@@ -329,7 +329,7 @@ def test_log_without_its_start_and_snapshot_raises_metadata_error() -> None:
         disk = MemoryDisk()
         log = raft_log(disk)
         log.open()
-        log.apply(StartAt(OffsetAndEpoch(1, 5)))
+        log.apply(StartLogAt(OffsetAndEpoch(1, 5)))
         log.apply(data(5, 1, b"x"))
         with pytest.raises(MetadataError, match="starts at offset 5, but there is no complete snapshot"):
             log.open()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from barnabas.core.buffers import Buffer
 from barnabas.server.raft.driver import RaftDriver
-from barnabas.server.raft.machine.events import AdvanceStart, Append, LeaderAndEpoch, StartAt, Truncate
+from barnabas.server.raft.machine.events import AdvanceStart, Append, LeaderAndEpoch, StartLogAt, TruncateFrom
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.values import ElectionState, Endpoints, LogSummary, OffsetAndEpoch, RaftBatch, Voters
 from tests.property.raft_world import SimDisk, Snapshot, decode_snapshot, encode_snapshot
@@ -22,7 +22,7 @@ class MemoryLog:
     def open(self) -> LogSummary:
         return self.disk.summary()
 
-    def apply(self, op: Append | Truncate | StartAt | AdvanceStart) -> None:
+    def apply(self, op: Append | TruncateFrom | StartLogAt | AdvanceStart) -> None:
         self.disk.apply(op)
 
     def read(self, offset: int, bytes_max: int) -> Sequence[RaftBatch]:

@@ -21,7 +21,7 @@ from barnabas.server.raft.machine.events import (
     SnapshotTaken,
     Synced,
     Tick,
-    Truncate,
+    TruncateFrom,
     UpgradeKRaftVersion,
 )
 from barnabas.server.raft.machine.messages import (
@@ -429,7 +429,7 @@ def test_fetch_of_a_diverging_follower_returns_the_divergence() -> None:
 def test_follower_truncates_to_the_divergence() -> None:
     one = One(ElectionState(2), LogSummary(end_offset=9, epochs=((1, 0), (2, 6)))).follow(3)
     effects = one.answer(2, FetchResponse(NONE, 3, 2, diverging=OffsetAndEpoch(1, 4)))
-    assert effects.log_ops == [Truncate(4)]
+    assert effects.log_ops == [TruncateFrom(4)]
     assert one.machine.quorum.log.end == OffsetAndEpoch(1, 4)
 
 

@@ -65,7 +65,7 @@ from barnabas.server.replication.directories.reporter import DirectoryReporter
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.replication.replication import Replication
+from barnabas.server.replication.replication import BrokerReplication
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.testing.sim.clock import SimClock
@@ -253,7 +253,9 @@ class Broker:
         rng = random.Random(self.number)
         self.flusher = Flusher(executor)
         channel = ReplicationChannel(self.number, _Way(self), _Way(self), lambda: self.epoch)
-        self.replication = Replication(self.number, channel, self.flusher, lambda: cluster.settings, self.clock, rng)
+        self.replication = BrokerReplication(
+            self.number, channel, self.flusher, lambda: cluster.settings, self.clock, rng
+        )
         self.partitions = Partitions(
             self.replication.context,
             self.replication,

@@ -12,9 +12,9 @@ from barnabas.server.replication.rules.follower import (
     ContinueAbove,
     FetchAnswer,
     FetchFrom,
+    FollowerStage,
     ReplicaBounds,
     RestartLog,
-    Stage,
     TieredRequest,
     TruncateLog,
     after_append,
@@ -108,7 +108,7 @@ def test_fenced_follower_waits_for_an_image_and_other_errors_back_off() -> None:
     fenced = on_error(STATE, ASKED, ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=100)
     assert next_request(fenced, Log(), 1 << 40) is None
     assert follow(fenced, 2, 5) is fenced
-    assert follow(fenced, 2, 6).stage is Stage.FETCHING
+    assert follow(fenced, 2, 6).stage is FollowerStage.FETCHING
     for code in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT):
         waiting = on_error(STATE, ASKED, code, 50, backoff_ms=1_000)
         assert next_request(waiting, Log(), 99) is None
@@ -132,7 +132,7 @@ def test_out_of_range_follower_truncates_or_restarts() -> None:
     assert on_bounds(lost, BoundsRequest(5), 20, 30, Log(), 0, backoff_ms=100) == (STATE, RestartLog(20))
     assert on_bounds(lost, BoundsRequest(5), 0, 6, Log(), 0, backoff_ms=100) == (STATE, TruncateLog(6))
     again, step = on_bounds(lost, BoundsRequest(5), 0, 12, Log(), 0, backoff_ms=100)
-    assert (step, again.retry_at_ms, again.stage) == (None, 50, Stage.FETCHING)
+    assert (step, again.retry_at_ms, again.stage) == (None, 50, FollowerStage.FETCHING)
     assert on_bounds(lost, BoundsRequest(4), 20, 30, Log(), 0, backoff_ms=100) == (lost, None)
 
 
@@ -147,24 +147,24 @@ TIERED = TieredRequest(5)
 
 def test_a_follower_below_the_local_start_of_its_leader_continues_above_the_copies() -> None:
     moved = on_error(STATE, ASKED, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, 0, backoff_ms=100)
-    assert moved.stage is Stage.TIERED
+    assert moved.stage is FollowerStage.TIERED
     assert next_request(moved, Log(), 0) == TIERED
     assert on_tiered(moved, TIERED, 3, 40, Log()) == (STATE, ContinueAbove(40, 3))
 
 
 def test_a_leader_without_copies_lets_the_follower_restart_at_its_log_start() -> None:
-    moved = replace(STATE, stage=Stage.TIERED)
+    moved = replace(STATE, stage=FollowerStage.TIERED)
     assert on_tiered(moved, TIERED, 40, 40, Log()) == (STATE, RestartLog(40))
 
 
 def test_a_late_state_of_the_copies_is_discarded() -> None:
     assert on_tiered(STATE, TIERED, 3, 40, Log()) == (STATE, None)
-    newer = replace(STATE, stage=Stage.TIERED, leader_epoch=6)
+    newer = replace(STATE, stage=FollowerStage.TIERED, leader_epoch=6)
     assert on_tiered(newer, TIERED, 3, 40, Log()) == (newer, None)
 
 
 def test_a_failure_to_read_the_state_is_repeated_after_the_backoff() -> None:
-    moved = replace(STATE, stage=Stage.TIERED)
+    moved = replace(STATE, stage=FollowerStage.TIERED)
     failed = on_error(moved, TIERED, ErrorCode.KAFKA_STORAGE_ERROR, 50, backoff_ms=100)
     assert next_request(failed, Log(), 99) is None
     assert next_request(failed, Log(), 100) == TIERED
@@ -173,7 +173,7 @@ def test_a_failure_to_read_the_state_is_repeated_after_the_backoff() -> None:
 def test_a_tiered_log_is_not_truncated_below_its_local_start() -> None:
     """The log would lose the leader epochs of its copies, and could not find them as a leader."""
     answer = FetchAnswer(9, 0, diverging=EpochEndOffset(3, 5))
-    assert on_answer(STATE, ASKED, answer, TieredLog()) == (replace(STATE, stage=Stage.TIERED), None)
+    assert on_answer(STATE, ASKED, answer, TieredLog()) == (replace(STATE, stage=FollowerStage.TIERED), None)
     answer = FetchAnswer(9, 0, diverging=EpochEndOffset(3, 6))
     assert on_answer(STATE, ASKED, answer, TieredLog()) == (STATE, TruncateLog(6))
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.server.storage.cleaner.cleanable import CleaningVerdict
-from barnabas.server.storage.explain import OPEN_SHOWN, OpenTransaction, explain_log
+from barnabas.server.storage.explain import OPEN_SHOWN, UnfinishedTransaction, explain_log
 from barnabas.server.storage.retention import RetentionStatus, RetentionVerdict
 from tests.configs import log_config
 from tests.unit.server.storage.logs import LogHarness, batch
@@ -27,7 +27,7 @@ def test_open_transactions_oldest_first() -> None:
     facts = explain_log(logs.log, end, logs.now_ms)
     assert (facts.last_stable_offset, facts.high_watermark, facts.log_end_offset) == (1, 16, 16)
     assert (facts.open_count, facts.unreplicated_count, facts.producers) == (15, 0, 15)
-    assert facts.open_transactions == tuple(OpenTransaction(20 - i, 3, 1 + i, 7_000) for i in range(OPEN_SHOWN))
+    assert facts.open_transactions == tuple(UnfinishedTransaction(20 - i, 3, 1 + i, 7_000) for i in range(OPEN_SHOWN))
     assert facts.compaction.verdict is CleaningVerdict.NOT_COMPACTED
     logs.marker(20, 3, commit=True)
     assert explain_log(logs.log, end, logs.now_ms).last_stable_offset == 1, "the marker is above the high watermark"

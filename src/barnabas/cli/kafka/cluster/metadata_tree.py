@@ -29,7 +29,7 @@ from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.operations import AclOperation
 from barnabas.protocol.security.quotas.limits import CLIENT_ID, IP, USER
 from barnabas.server.metadata.features import METADATA_VERSION_NAMES
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance, ResourceType, TopicImage
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance, ResourceType, TopicImage
 from barnabas.server.metadata.image.nodes import (
     AdvertisedEndpoint,
     BrokerImage,
@@ -113,7 +113,7 @@ def _each(values: Mapping[K, V], name: Callable[[K], str], node: Callable[[V], N
     return Directory({name(key): partial(node, value) for key, value in values.items()})
 
 
-def _provenance(last: Provenance) -> str:
+def _provenance(last: MetadataProvenance) -> str:
     time = datetime.fromtimestamp(max(last.timestamp_ms, 0) / 1000, UTC).isoformat(timespec="milliseconds")
     time = time.removesuffix("+00:00").removesuffix(".000")
     return f"offset {last.offset}, epoch {last.epoch}, time {time}Z[UTC]"

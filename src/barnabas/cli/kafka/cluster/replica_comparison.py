@@ -19,7 +19,7 @@ class ReplicaRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ReplicaComparison:
     """How far all replicas are equal, and what differs."""
 
     next_offset: int
@@ -31,7 +31,7 @@ class Comparison:
     """The replicas have batches of different offsets, so they cannot be compared any further."""
 
 
-def compare(partition: TopicPartition, offset: int, replicas: Mapping[int, ReplicaRecords]) -> Comparison:
+def compare(partition: TopicPartition, offset: int, replicas: Mapping[int, ReplicaRecords]) -> ReplicaComparison:
     """Compare what all replicas have from `offset` on. A batch counts for a replica below its high watermark only."""
     high_watermark = max((r.high_watermark for r in replicas.values()), default=-1)
     streams = {replica: _committed(found) for replica, found in sorted(replicas.items())}
@@ -48,14 +48,14 @@ def compare(partition: TopicPartition, offset: int, replicas: Mapping[int, Repli
                     f"partition {partition}: replica {first}'s offset {expected.last_offset} doesn't match replica "
                     f"{replica}'s offset {batch.last_offset}"
                 )
-                return Comparison(offset, high_watermark, tuple(differences), is_fatal=True)
+                return ReplicaComparison(offset, high_watermark, tuple(differences), is_fatal=True)
             if batch.crc != expected.crc:
                 differences.append(
                     f"partition {partition} has unmatched checksum at offset {batch.last_offset}; replica {first}'s "
                     f"checksum {expected.crc}; replica {replica}'s checksum {batch.crc}"
                 )
         offset = expected.last_offset + 1
-    return Comparison(offset, high_watermark, tuple(differences))
+    return ReplicaComparison(offset, high_watermark, tuple(differences))
 
 
 def _committed(found: ReplicaRecords) -> Iterator[BatchHeader]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.balance.state import LEADERS, LOAD_OF, RATE_OUT, REPLICAS, SIZE, Action, State
-from barnabas.protocol.assign.balance.values import BrokerRole, Goal, Replicas
+from barnabas.protocol.assign.balance.state import LEADERS, LOAD_OF, RATE_OUT, REPLICAS, SIZE, Action, BalanceState
+from barnabas.protocol.assign.balance.values import Goal, PlannedRole, Replicas
 
 MayImprove = Callable[[Sequence[int]], bool]
 """Gets the load that would go from one broker to another, in the order of `Loads`."""
@@ -24,21 +24,21 @@ _SWAPPED: Final = 12
 """The number of partitions of each of two brokers that may change places."""
 
 
-def actions_for_partitions(state: State, goal: Goal) -> Iterator[Action]:
+def actions_for_partitions(state: BalanceState, goal: Goal) -> Iterator[Action]:
     """Actions that may bring the replicas of single partitions to better brokers. Those that follow an action which was
     applied take it into account."""
     if goal is Goal.PLACEMENT:
-        yield from _relocations(state, [b for b in state.brokers if state.role[b] is BrokerRole.LEAVES])
+        yield from _relocations(state, [b for b in state.brokers if state.role[b] is PlannedRole.LEAVES])
     else:
         yield from _spreading(state)
 
 
-def pairs(state: State, goal: Goal) -> Iterator[tuple[int, int]]:
+def pairs(state: BalanceState, goal: Goal) -> Iterator[tuple[int, int]]:
     """(broker that gives, broker that gets): at least one of both is outside the band of the goal."""
     which = LOAD_OF[goal]
-    giving = [b for b in state.brokers if state.role[b] in (BrokerRole.TAKES_PART, BrokerRole.GIVES)]
+    giving = [b for b in state.brokers if state.role[b] in (PlannedRole.TAKES_PART, PlannedRole.GIVES)]
     heaviest = sorted(giving, key=lambda b: (-state.loads[b][which], b))[:_BROKERS]
-    taking = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART]
+    taking = [b for b in state.brokers if state.role[b] is PlannedRole.TAKES_PART]
     lightest = sorted(taking, key=lambda b: (state.loads[b][which], b))[:_BROKERS]
     for heavy in heaviest:
         above = state.loads[heavy][which] > state.band(goal, heavy)[1]
@@ -48,7 +48,7 @@ def pairs(state: State, goal: Goal) -> Iterator[tuple[int, int]]:
                 yield heavy, light
 
 
-def actions_between(state: State, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
+def actions_between(state: BalanceState, goal: Goal, heavy: int, light: int) -> Iterator[Action]:
     """Actions that bring some of the load of one broker to the other, touch no third broker, and may improve a goal."""
     may_improve = state.improvement_between(heavy, light)
     yield from _moves(state, goal, heavy, light, may_improve)
@@ -56,23 +56,23 @@ def actions_between(state: State, goal: Goal, heavy: int, light: int) -> Iterato
         yield from _swaps(state, goal, heavy, light, may_improve)
 
 
-def _relocations(state: State, leaving: list[int]) -> Iterator[Action]:
+def _relocations(state: BalanceState, leaving: list[int]) -> Iterator[Action]:
     """A replica of a broker that leaves goes to the broker that is best for the racks and has the fewest replicas. The
     new replica is the last one, so that a replica that has the records is the preferred leader; unless that one is on
     a broker that gets no leaderships."""
     for broker in leaving:
         for tp in sorted(state.on[broker]):
             kept = tuple(b for b in state.replicas[tp] if b != broker)
-            takers = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART and b not in kept]
+            takers = [b for b in state.brokers if state.role[b] is PlannedRole.TAKES_PART and b not in kept]
             takers.sort(key=lambda b: (-state.spread((*kept, b)), *_fullness(state, b)))
-            is_first = bool(kept) and state.role[kept[0]] is BrokerRole.EXCLUDED and state.replicas[tp][0] == broker
+            is_first = bool(kept) and state.role[kept[0]] is PlannedRole.EXCLUDED and state.replicas[tp][0] == broker
             for taker in takers:
                 yield {tp: (taker, *kept) if is_first else (*kept, taker)}
 
 
-def _spreading(state: State) -> Iterator[Action]:
+def _spreading(state: BalanceState) -> Iterator[Action]:
     """Of two replicas on one rack, one goes to another rack; the leader stays if it can."""
-    takers = [b for b in state.brokers if state.role[b] is BrokerRole.TAKES_PART]
+    takers = [b for b in state.brokers if state.role[b] is PlannedRole.TAKES_PART]
     for tp in state.replicas:
         replicas = state.replicas[tp]
         if state.cluster.partitions[tp].is_fixed or not state.spread_missing(replicas):
@@ -86,11 +86,11 @@ def _spreading(state: State) -> Iterator[Action]:
                         yield {tp: changed}
 
 
-def _fullness(state: State, broker: int) -> tuple[int, int, int]:
+def _fullness(state: BalanceState, broker: int) -> tuple[int, int, int]:
     return state.loads[broker][REPLICAS], state.loads[broker][SIZE], broker
 
 
-def _moves(state: State, goal: Goal, heavy: int, light: int, may_improve: MayImprove) -> Iterator[Action]:
+def _moves(state: BalanceState, goal: Goal, heavy: int, light: int, may_improve: MayImprove) -> Iterator[Action]:
     """The preferred leadership, which costs nothing, or a replica goes from one broker to the other."""
     which, shares, replicas = LOAD_OF[goal], state.shares, state.replicas
     if which in (LEADERS, RATE_OUT):
@@ -105,7 +105,7 @@ def _moves(state: State, goal: Goal, heavy: int, light: int, may_improve: MayImp
             yield {tp: _replaced(replicas[tp], heavy, light)}
 
 
-def _swaps(state: State, goal: Goal, heavy: int, light: int, may_improve: MayImprove) -> Iterator[Action]:
+def _swaps(state: BalanceState, goal: Goal, heavy: int, light: int, may_improve: MayImprove) -> Iterator[Action]:
     """A replica of one broker and a smaller one of the other change places."""
     which, shares, replicas = LOAD_OF[goal], state.shares, state.replicas
     given = sorted((-load, tp) for load, tp in _movable(state, which, heavy, light))[:_SWAPPED]
@@ -123,7 +123,7 @@ def _swaps(state: State, goal: Goal, heavy: int, light: int, may_improve: MayImp
                 }
 
 
-def _movable(state: State, which: int, broker: int, without: int) -> list[tuple[int, TopicPartition]]:
+def _movable(state: BalanceState, which: int, broker: int, without: int) -> list[tuple[int, TopicPartition]]:
     """The partitions that may go from one broker to another one that does not have them, with their load."""
     shares, replicas = state.shares, state.replicas
     found = (state.on[broker] - state.on[without]) - state.fixed
@@ -131,7 +131,7 @@ def _movable(state: State, which: int, broker: int, without: int) -> list[tuple[
 
 
 def _most_suitable(
-    state: State, goal: Goal, heavy: int, light: int, loads: list[tuple[int, TopicPartition]]
+    state: BalanceState, goal: Goal, heavy: int, light: int, loads: list[tuple[int, TopicPartition]]
 ) -> list[TopicPartition]:
     """The partitions whose load is nearest to half of the difference of the two brokers; of those, the smallest."""
     which, shares = LOAD_OF[goal], state.shares

@@ -20,7 +20,7 @@ class HealingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealingVerdict:
     """What to do now. `heal` has the brokers whose replicas should be placed elsewhere; while it is empty, `reason`
     says why nothing is done. `since_ms` has the time since which each dead broker was seen dead.
     """
@@ -43,12 +43,12 @@ class Healer:
         """The cluster could not be observed: what was dead before may have lived since. All times begin again."""
         self._since_ms = {}
 
-    def observe(self, now_ms: int, dead: Collection[int], *, moves_under_way: int = 0) -> Verdict:
+    def observe(self, now_ms: int, dead: Collection[int], *, moves_under_way: int = 0) -> HealingVerdict:
         """`dead` are the brokers that have replicas and do not live; `now_ms` is a monotonic time."""
         self._since_ms = {broker: self._since_ms.get(broker, now_ms) for broker in sorted(dead)}
         reason = self._objection(now_ms, moves_under_way)
         is_unsafe = len(self._since_ms) > self._policy.dead_max
-        return Verdict(() if reason else tuple(self._since_ms), reason, dict(self._since_ms), is_unsafe)
+        return HealingVerdict(() if reason else tuple(self._since_ms), reason, dict(self._since_ms), is_unsafe)
 
     def _objection(self, now_ms: int, moves_under_way: int) -> str:
         since_ms, policy = self._since_ms, self._policy

@@ -9,22 +9,22 @@ placement only: the plan for a cluster in which a plan without limits was carrie
 from __future__ import annotations
 
 from barnabas.protocol.assign.balance.actions import actions_between, actions_for_partitions, pairs
-from barnabas.protocol.assign.balance.state import State
-from barnabas.protocol.assign.balance.values import BalanceOptions, BrokerRole, ClusterLoad, Goal, Move, Plan
+from barnabas.protocol.assign.balance.state import BalanceState
+from barnabas.protocol.assign.balance.values import BalanceOptions, BalancePlan, ClusterLoad, Goal, Move, PlannedRole
 
 Failed = dict[tuple[Goal, int, int], tuple[int, int]]
 """(goal, two brokers) between which no action improves the goal -> the versions of the brokers when that was found."""
 
 
-def plan_balance(cluster: ClusterLoad, options: BalanceOptions | None = None) -> Plan:
+def plan_balance(cluster: ClusterLoad, options: BalanceOptions | None = None) -> BalancePlan:
     """The plan with which the cluster reaches the goals, or comes nearer to them."""
-    state = State(cluster, options or BalanceOptions())
+    state = BalanceState(cluster, options or BalanceOptions())
     before, imbalance_before = state.broker_loads(), _imbalances(state)
     while True:
         _climb(state)
         if not _undo_needless(state):
             break
-    return Plan(
+    return BalancePlan(
         {
             tp: Move(cluster.partitions[tp].replicas, state.replicas[tp], size)
             for tp, size in sorted(state.moved.items())
@@ -34,16 +34,16 @@ def plan_balance(cluster: ClusterLoad, options: BalanceOptions | None = None) ->
         imbalance_before,
         _imbalances(state),
         tuple(
-            tp for tp, replicas in state.replicas.items() if any(state.role[b] is BrokerRole.LEAVES for b in replicas)
+            tp for tp, replicas in state.replicas.items() if any(state.role[b] is PlannedRole.LEAVES for b in replicas)
         ),
     )
 
 
-def _imbalances(state: State) -> dict[Goal, int]:
+def _imbalances(state: BalanceState) -> dict[Goal, int]:
     return dict(zip(state.goals, state.imbalances, strict=True))
 
 
-def _climb(state: State) -> None:
+def _climb(state: BalanceState) -> None:
     """Apply improving actions until there is none."""
     failed: Failed = {}
     is_improved = True
@@ -54,7 +54,7 @@ def _climb(state: State) -> None:
                 is_improved = True
 
 
-def _improve(state: State, goal: Goal, failed: Failed) -> bool:
+def _improve(state: BalanceState, goal: Goal, failed: Failed) -> bool:
     """Apply one action, or several, that improve the goal. Returns False if there is none."""
     is_improved = False
     if goal in (Goal.PLACEMENT, Goal.RACKS):
@@ -76,7 +76,7 @@ def _improve(state: State, goal: Goal, failed: Failed) -> bool:
     return False
 
 
-def _undo_needless(state: State) -> bool:
+def _undo_needless(state: BalanceState) -> bool:
     """Undo each move without which the goals are reached as well. Moves of many bytes come first."""
     undone = False
     for tp in sorted(state.moved, key=lambda tp: (-state.moved[tp], tp)):

@@ -1,7 +1,7 @@
 """Machine: the load of each broker while a plan is made, and by how much the goals are missed.
 
-An *action* is a set of new replicas for one or two partitions. `State.gain` computes what an action would change;
-`State.apply` carries it out. Only the brokers that an action touches are computed again.
+An *action* is a set of new replicas for one or two partitions. `BalanceState.gain` computes what an action would
+change; `BalanceState.apply` carries it out. Only the brokers that an action touches are computed again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from barnabas.protocol.assign.balance.values import (
     HARD_GOALS,
     BalanceOptions,
     BrokerLoad,
-    BrokerRole,
     ClusterLoad,
     Goal,
     PartitionLoad,
+    PlannedRole,
     Replicas,
 )
 
@@ -41,7 +41,7 @@ _SLACK: Final = {Goal.DISK: 16 * 1024 * 1024, Goal.NETWORK_IN: 64 * 1024, Goal.N
 _NO_LIMIT: Final = 1 << 62
 
 
-class State:
+class BalanceState:
     """The replicas of all partitions, and sums over them."""
 
     def __init__(self, cluster: ClusterLoad, options: BalanceOptions) -> None:
@@ -50,7 +50,7 @@ class State:
         self.goals = (*HARD_GOALS, *options.goals)
         self.replicas = {tp: partition.replicas for tp, partition in sorted(cluster.partitions.items())}
         self.brokers = sorted({*cluster.brokers, *(b for replicas in self.replicas.values() for b in replicas)})
-        self.role = {b: cluster.brokers[b].role if b in cluster.brokers else BrokerRole.EXCLUDED for b in self.brokers}
+        self.role = {b: cluster.brokers[b].role if b in cluster.brokers else PlannedRole.EXCLUDED for b in self.brokers}
         self.rack = {b: cluster.brokers[b].rack if b in cluster.brokers else None for b in self.brokers}
         self.loads: dict[int, Loads] = {b: [0] * 5 for b in self.brokers}
         self.on: dict[int, set[TopicPartition]] = {b: set() for b in self.brokers}
@@ -59,11 +59,11 @@ class State:
         self.fixed = {tp for tp, partition in cluster.partitions.items() if partition.is_fixed}
         for tp, replicas in self.replicas.items():
             self._add(tp, replicas, 1)
-        self._is_any_leaving = BrokerRole.LEAVES in self.role.values()
+        self._is_any_leaving = PlannedRole.LEAVES in self.role.values()
         self.version = dict.fromkeys(self.brokers, 0)
         """Changes when a partition of the broker has changed."""
         self._spreads: dict[Replicas, int] = {}
-        staying = {self._rack_of(b) for b in self.brokers if self.role[b] is not BrokerRole.LEAVES}
+        staying = {self._rack_of(b) for b in self.brokers if self.role[b] is not PlannedRole.LEAVES}
         self._racks = len(staying)
         self.bands = {goal: {b: self._band(goal, b) for b in self.brokers} for goal in self.goals if goal in LOAD_OF}
         self.imbalances = tuple(self._imbalance(goal) for goal in self.goals)
@@ -76,7 +76,7 @@ class State:
         does not count."""
         found = self._spreads.get(replicas)
         if found is None:
-            racks = {self._rack_of(b) for b in replicas if self.role[b] is not BrokerRole.LEAVES}
+            racks = {self._rack_of(b) for b in replicas if self.role[b] is not PlannedRole.LEAVES}
             found = self._spreads[replicas] = len(racks)
         return found
 
@@ -171,9 +171,9 @@ class State:
             old = self.replicas[tp]
             if self.cluster.partitions[tp].is_fixed or self.spread(new) < self.spread(old):
                 return False
-            if any(self.role[b] is not BrokerRole.TAKES_PART for b in new if b not in old):
+            if any(self.role[b] is not PlannedRole.TAKES_PART for b in new if b not in old):
                 return False
-            if any(self.role[b] is BrokerRole.EXCLUDED for b in old if b not in new):
+            if any(self.role[b] is PlannedRole.EXCLUDED for b in old if b not in new):
                 return False
             if new[0] != old[0] and not self._may_lead_after(old[0], new[0]):
                 return False
@@ -232,9 +232,9 @@ class State:
 
     def _may_lead_after(self, old: int, new: int) -> bool:
         """Whether a preferred leadership may go from one broker to the other."""
-        if self.role[old] is BrokerRole.LEAVES:
-            return self.role[new] is not BrokerRole.EXCLUDED
-        return self.role[old] is not BrokerRole.EXCLUDED and self.role[new] is BrokerRole.TAKES_PART
+        if self.role[old] is PlannedRole.LEAVES:
+            return self.role[new] is not PlannedRole.EXCLUDED
+        return self.role[old] is not PlannedRole.EXCLUDED and self.role[new] is PlannedRole.TAKES_PART
 
     def has_room(self, action: Action) -> bool:
         """Whether no broker that gets more than it has exceeds a hard limit."""
@@ -269,10 +269,10 @@ class State:
         if goal is Goal.DISK_CAPACITY:
             found = self.cluster.brokers.get(broker)
             return 0, _NO_LIMIT if found is None or found.bytes_max is None else found.bytes_max
-        balanced = [b for b in self.brokers if self.role[b] in (BrokerRole.TAKES_PART, BrokerRole.GIVES)]
+        balanced = [b for b in self.brokers if self.role[b] in (PlannedRole.TAKES_PART, PlannedRole.GIVES)]
         if broker not in balanced:
             return 0, _NO_LIMIT
-        total = sum(self.loads[b][LOAD_OF[goal]] for b in self.brokers if self.role[b] is not BrokerRole.EXCLUDED)
+        total = sum(self.loads[b][LOAD_OF[goal]] for b in self.brokers if self.role[b] is not PlannedRole.EXCLUDED)
         average = total / len(balanced)
         width = max(average * self.options.tolerance, _SLACK.get(goal, 0))
         # A count can always be the average rounded up or down, however small the tolerance is.
@@ -285,7 +285,7 @@ class State:
     def _misplaced(self, replicas: Replicas) -> int:
         if not self._is_any_leaving:
             return 0
-        return sum(self.role[b] is BrokerRole.LEAVES for b in replicas)
+        return sum(self.role[b] is PlannedRole.LEAVES for b in replicas)
 
     def _rack_of(self, broker: int) -> str | int:
         rack = self.rack[broker]

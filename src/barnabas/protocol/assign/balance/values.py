@@ -22,7 +22,7 @@ class Goal(StrEnum):
     REPLICA_CAPACITY = "replica-capacity"
     """No broker has more replicas than `BalanceOptions.replicas_max`."""
     DISK_CAPACITY = "disk-capacity"
-    """No broker has more bytes than `BrokerState.bytes_max`."""
+    """No broker has more bytes than `PlannedBroker.bytes_max`."""
     REPLICAS = "replicas"
     DISK = "disk"
     NETWORK_IN = "network-in"
@@ -35,7 +35,7 @@ SOFT_GOALS = (Goal.REPLICAS, Goal.DISK, Goal.NETWORK_IN, Goal.NETWORK_OUT, Goal.
 """In the order in which they matter, if the user gives no order."""
 
 
-class BrokerRole(Enum):
+class PlannedRole(Enum):
     """What a plan may do with a broker."""
 
     TAKES_PART = "takes part"
@@ -48,11 +48,11 @@ class BrokerRole(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerState:
+class PlannedBroker:
     """One broker. `bytes_max` is the size that all replicas may have on its disks; None if that is unknown."""
 
     rack: str | None = None
-    role: BrokerRole = BrokerRole.TAKES_PART
+    role: PlannedRole = PlannedRole.TAKES_PART
     bytes_max: int | None = None
 
 
@@ -75,7 +75,7 @@ class PartitionLoad:
 class ClusterLoad:
     """Every broker that has replicas or may get them, and every partition."""
 
-    brokers: Mapping[int, BrokerState]
+    brokers: Mapping[int, PlannedBroker]
     partitions: Mapping[TopicPartition, PartitionLoad]
 
 
@@ -114,7 +114,7 @@ class BrokerLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BalancePlan:
     """The moves, and the cluster before and after them."""
 
     moves: Mapping[TopicPartition, Move]

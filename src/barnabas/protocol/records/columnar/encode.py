@@ -55,7 +55,7 @@ class EncodedBatch(NamedTuple):
     record_count: int
 
 
-class Rows(NamedTuple):
+class RowColumns(NamedTuple):
     """The columns as the kernels need them."""
 
     timestamps: Any
@@ -64,8 +64,8 @@ class Rows(NamedTuple):
     headers: ByteColumn
     """Each row's encoded headers, with their count in front. A row without headers has length 0."""
 
-    def take(self, rows: Any) -> Rows:
-        return Rows(self.timestamps[rows], self.key.take(rows), self.value.take(rows), self.headers.take(rows))
+    def take(self, rows: Any) -> RowColumns:
+        return RowColumns(self.timestamps[rows], self.key.take(rows), self.value.take(rows), self.headers.take(rows))
 
 
 def encode_from_arrow(
@@ -91,8 +91,8 @@ def encode_from_arrow(
     return list(write_batches(lay_out(table, options), options))
 
 
-def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_timestamp_ms: int) -> Rows:
-    """The columns as `Rows`, checked for equal length."""
+def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_timestamp_ms: int) -> RowColumns:
+    """The columns as `RowColumns`, checked for equal length."""
     values = from_arrow(value)
     count = len(values)
     keys = nulls(count) if key is None else from_arrow(key)
@@ -105,7 +105,7 @@ def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_
     for name, column in (("key", keys), ("timestamp", times), ("headers", encoded_headers)):
         if len(column) != count:
             raise ValueError(f"column {name} has {len(column)} rows, value has {count}")
-    return Rows(times, keys, values, encoded_headers)
+    return RowColumns(times, keys, values, encoded_headers)
 
 
 class BatchLayout(NamedTuple):
@@ -115,7 +115,7 @@ class BatchLayout(NamedTuple):
     `bodies` (the bytes of a record without its length prefix) and the deltas have one value per row.
     """
 
-    table: Rows
+    table: RowColumns
     bounds: list[int]
     """The first row of each batch, and the end of the last one."""
     records_bytes: list[int]
@@ -125,7 +125,7 @@ class BatchLayout(NamedTuple):
     timestamp_deltas: Any
 
 
-def lay_out(table: Rows, options: EncodeOptions) -> BatchLayout:
+def lay_out(table: RowColumns, options: EncodeOptions) -> BatchLayout:
     """Divide the rows into batches, and compute the sizes that encoding needs.
 
     Raises ValueError for a record that no batch can hold.
@@ -173,7 +173,7 @@ def write_batches(layout: BatchLayout, options: EncodeOptions) -> Iterator[Encod
         yield EncodedBatch(_seal(memoryview(out), table, low, high, max_time, options), low, high - low)
 
 
-def _seal(batch: memoryview, table: Rows, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
+def _seal(batch: memoryview, table: RowColumns, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
     """Write the header before the records, in place unless the records are compressed."""
     sequence = options.base_sequence
     header = BatchHeader(

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.protocol.records.compression import CompressionType
-from barnabas.server.broker.client_metrics.shares import Bounds, Shares
-from barnabas.server.broker.client_metrics.subscriptions import ClientAttributes, Subscription, Wanted, wanted_of
+from barnabas.server.broker.client_metrics.shares import Bounds, ClientShares
+from barnabas.server.broker.client_metrics.subscriptions import ClientAttributes, Subscription, WantedMetrics, wanted_of
 
 INSTANCES: Final = Bounds(total=16_384, of_principal=8_192, of_address=1_024)
 _NEVER_MS: Final = -(1 << 62)
@@ -41,7 +41,7 @@ class ClientInstance(Struct):
 
     instance_id: UUID
     attributes: ClientAttributes
-    wanted: Wanted
+    wanted: WantedMetrics
     version: int
     """The version of the subscriptions from which `wanted` was computed."""
     asked_ms: int = _NEVER_MS
@@ -72,7 +72,7 @@ class ClientInstances:
 
     def __init__(self, rng: Rng, bounds: Bounds = INSTANCES) -> None:
         self._rng = rng
-        self._shares = Shares(bounds)
+        self._shares = ClientShares(bounds)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._version = 0
         self._by_id: dict[UUID, ClientInstance] = {}  # the one that was silent for the longest time first

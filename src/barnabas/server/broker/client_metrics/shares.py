@@ -18,7 +18,7 @@ class Bounds(Struct, frozen=True):
     of_address: int
 
 
-class Shares:
+class ClientShares:
     """What clients have, counted by their principals and addresses."""
 
     def __init__(self, bounds: Bounds) -> None:

@@ -20,7 +20,7 @@ from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.core.telemetry.exposition import Exposition, label_text
 from barnabas.server.broker.client_metrics.instances import ClientInstance, ClientInstances
 from barnabas.server.broker.client_metrics.otlp import MetricPoint
-from barnabas.server.broker.client_metrics.shares import Bounds, Shares
+from barnabas.server.broker.client_metrics.shares import Bounds, ClientShares
 from barnabas.server.broker.client_metrics.subscriptions import read_subscriptions
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -55,7 +55,7 @@ class ClientMetrics:
         self.instances = ClientInstances(rng)
         self.left_out = 0
         """Values that were not kept: no subscription has them, there are too many, or their names are too long."""
-        self._shares = Shares(bounds)
+        self._shares = ClientShares(bounds)
         self._swept_ms = 0
         self._clock = clock
         self._clients: dict[UUID, _Client] = {}

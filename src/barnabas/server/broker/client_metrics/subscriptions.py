@@ -48,7 +48,7 @@ class Subscription(Struct, frozen=True):
         return all(pattern.matches(getattr(client, attribute)) for attribute, pattern in self.patterns)
 
 
-class Wanted(Struct, frozen=True):
+class WantedMetrics(Struct, frozen=True):
     """What one client is to push, and how often."""
 
     metrics: tuple[str, ...] = ()
@@ -90,14 +90,14 @@ def read_subscriptions(
     return tuple(found), unreadable
 
 
-def wanted_of(subscriptions: tuple[Subscription, ...], client: ClientAttributes) -> Wanted:
+def wanted_of(subscriptions: tuple[Subscription, ...], client: ClientAttributes) -> WantedMetrics:
     """What the client is to push."""
     matching = [subscription for subscription in subscriptions if subscription.matches(client)]
     if not matching:
-        return Wanted()
+        return WantedMetrics()
     prefixes = {prefix for subscription in matching for prefix in subscription.metrics}
     metrics = (ALL,) if ALL in prefixes else tuple(sorted(prefixes))
-    return Wanted(metrics, min(subscription.interval_ms for subscription in matching))
+    return WantedMetrics(metrics, min(subscription.interval_ms for subscription in matching))
 
 
 def _subscription(name: str, values: Mapping[str, object]) -> Subscription:

@@ -71,7 +71,7 @@ class PartitionClient(Struct, frozen=True):
 K = TypeVar("K", bound=Hashable)
 
 
-class Entry(Generic[K]):
+class UsageEntry(Generic[K]):
     """The decayed sums of one key."""
 
     __slots__ = ("at", "key", "producer_id", "since", "sums")
@@ -106,12 +106,12 @@ class Entry(Generic[K]):
         return (a * scale, b * scale, c * scale, d * scale, e * scale)
 
 
-class Table(Generic[K]):
+class UsageTable(Generic[K]):
     """The most active keys, and one entry for all others."""
 
     def __init__(self, entries_max: int, now: float = 0.0) -> None:
-        self.others: Entry[K] = Entry(None, now)
-        self._entries: dict[K, Entry[K]] = {}
+        self.others: UsageEntry[K] = UsageEntry(None, now)
+        self._entries: dict[K, UsageEntry[K]] = {}
         self._entries_max = entries_max
         self._displaced_at = -math.inf
         self._enough = 0.0
@@ -120,7 +120,7 @@ class Table(Generic[K]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, key: K, amounts: Amounts, since: float, at: float) -> Entry[K]:
+    def add(self, key: K, amounts: Amounts, since: float, at: float) -> UsageEntry[K]:
         """Add what a key has used between two times. Returns the key's entry, or that of all others."""
         entry = self._entries.get(key)
         if entry is None:
@@ -131,15 +131,15 @@ class Table(Generic[K]):
                     self.others.add(amounts, at)
                     return self.others
                 self._displace(at)
-            entry = self._entries[key] = Entry(key, since)
+            entry = self._entries[key] = UsageEntry(key, since)
         entry.add(amounts, at)
         return entry
 
-    def get(self, key: K) -> Entry[K] | None:
+    def get(self, key: K) -> UsageEntry[K] | None:
         """The entry of a key."""
         return self._entries.get(key)
 
-    def most_active(self, now: float) -> list[Entry[K]]:
+    def most_active(self, now: float) -> list[UsageEntry[K]]:
         """The entries that were active in the last minute, the most active ones first."""
         for entry in [entry for entry in self._entries.values() if now - entry.at > IDLE_S]:
             self._move_to_others(entry, now)
@@ -153,7 +153,7 @@ class Table(Generic[K]):
         for entry in entries:
             self._move_to_others(entry, now)
 
-    def _move_to_others(self, entry: Entry[K], now: float) -> None:
+    def _move_to_others(self, entry: UsageEntry[K], now: float) -> None:
         assert entry.key is not None
         del self._entries[entry.key]
         entry.add(NOTHING, max(now, self.others.at))
@@ -170,11 +170,11 @@ class ClientUsage:
         partition_clients_max: int = PARTITION_CLIENTS_MAX,
         pending_max: int = PENDING_MAX,
     ) -> None:
-        self.by_client_id: Table[str] = Table(names_max)
-        self.by_address: Table[str] = Table(names_max)
-        self.by_principal: Table[str] = Table(names_max)
-        self.by_partition: Table[TopicPartition] = Table(names_max)
-        self.by_partition_client: Table[PartitionClient] = Table(partition_clients_max)
+        self.by_client_id: UsageTable[str] = UsageTable(names_max)
+        self.by_address: UsageTable[str] = UsageTable(names_max)
+        self.by_principal: UsageTable[str] = UsageTable(names_max)
+        self.by_partition: UsageTable[TopicPartition] = UsageTable(names_max)
+        self.by_partition_client: UsageTable[PartitionClient] = UsageTable(partition_clients_max)
         self.series: dict[ClientView, Series] = {
             view: Series() for view in ClientView if view is not ClientView.PARTITION_CLIENT
         }
@@ -194,7 +194,7 @@ class ClientUsage:
         usage.due = NOT_PENDING
         return usage
 
-    def table(self, view: ClientView) -> Table[str] | Table[TopicPartition] | Table[PartitionClient]:
+    def table(self, view: ClientView) -> UsageTable[str] | UsageTable[TopicPartition] | UsageTable[PartitionClient]:
         """The table of this view."""
         match view:
             case ClientView.CLIENT_ID:

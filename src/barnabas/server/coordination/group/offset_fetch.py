@@ -26,7 +26,7 @@ from barnabas.protocol.wire.messages.offset_fetch import (
 from barnabas.server.coordination.group import groups
 from barnabas.server.coordination.group.commit_build import SLICE, TOPIC_IDS_FROM, Steps, finish
 from barnabas.server.coordination.group.groups import GroupTable
-from barnabas.server.coordination.group.offset_store import NO_OFFSET, CommittedOffset, OffsetStore
+from barnabas.server.coordination.group.offset_store import NO_OFFSET, CommittedOffset, CommittedOffsets
 from barnabas.server.coordination.ports import TopicCatalog
 
 _COPIED_FROM: Final = SLICE
@@ -45,7 +45,7 @@ class OffsetsView(Struct, frozen=True):
 
 def fetch_offsets(
     table: GroupTable,
-    store: OffsetStore,
+    store: CommittedOffsets,
     topics: TopicCatalog,
     request: OffsetFetchRequestGroup,
     api_version: int,

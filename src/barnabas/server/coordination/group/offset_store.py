@@ -35,7 +35,7 @@ class CommittedOffset(Struct, frozen=True):
     """The offset of the record in `__consumer_offsets`."""
 
 
-class OffsetStore:
+class CommittedOffsets:
     """The offsets. Only `apply` and `apply_marker` change them."""
 
     def __init__(self, timeline: Timeline) -> None:

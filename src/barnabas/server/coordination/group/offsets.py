@@ -48,7 +48,7 @@ from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.offset_fetch import fetch_offsets
 from barnabas.server.coordination.group.offset_store import (
     CommittedOffset,
-    OffsetStore,
+    CommittedOffsets,
     commit_tombstone,
 )
 from barnabas.server.coordination.operation import WriteOperation
@@ -73,7 +73,7 @@ class OffsetsSummary(Struct, frozen=True):
 class Offsets:
     """The offset APIs for the groups of one shard."""
 
-    def __init__(self, config: GroupCoordinatorConfig, table: GroupTable, store: OffsetStore) -> None:
+    def __init__(self, config: GroupCoordinatorConfig, table: GroupTable, store: CommittedOffsets) -> None:
         self._config = config
         self._table = table
         self._store = store

@@ -31,7 +31,7 @@ from barnabas.server.coordination.group.consumer.expressions import resolve_expr
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.manager import FENCE_REASONS, LEFT, ConsumerGroupManager
 from barnabas.server.coordination.group.groups import GroupTable
-from barnabas.server.coordination.group.offset_store import OffsetStore
+from barnabas.server.coordination.group.offset_store import CommittedOffsets
 from barnabas.server.coordination.group.offsets import Offsets
 from barnabas.server.coordination.group.share.group import ShareGroup
 from barnabas.server.coordination.group.share.manager import ShareGroupManager
@@ -76,7 +76,7 @@ class GroupShard:
         self.group_configs = group_configs
         self.topics = topics
         self.table = GroupTable(timeline)
-        self.store = OffsetStore(timeline)
+        self.store = CommittedOffsets(timeline)
         self.offsets = Offsets(config, self.table, self.store)
         self.consumer_groups = ConsumerGroupManager(
             config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)

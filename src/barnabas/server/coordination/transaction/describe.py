@@ -13,7 +13,7 @@ from barnabas.protocol.wire.messages.describe_transactions import TransactionSta
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest
 from barnabas.protocol.wire.messages.list_transactions import TransactionState as ListedTransaction
 from barnabas.server.coordination.transaction.shard import TransactionShard
-from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, TxnState
+from barnabas.server.coordination.transaction.state import BY_LABEL, TransactionMetadata, TxnState
 
 
 class Filter(Struct, frozen=True):
@@ -23,7 +23,7 @@ class Filter(Struct, frozen=True):
     producer_ids: frozenset[int]
     longer_than_ms: int
 
-    def wants(self, txn: Transaction, now_ms: int) -> bool:
+    def wants(self, txn: TransactionMetadata, now_ms: int) -> bool:
         if self.states and txn.state not in self.states:
             return False
         if self.producer_ids and txn.producer_id not in self.producer_ids:

@@ -26,7 +26,13 @@ from barnabas.server.coordination.transaction.answers import EPOCH_BUMPS_SINCE
 from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.ports import MarkerJob, MarkerQueue
 from barnabas.server.coordination.transaction.records import FORMAT, TransactionLogKey
-from barnabas.server.coordination.transaction.state import PREPARED, Transaction, TxnState, from_record, to_record
+from barnabas.server.coordination.transaction.state import (
+    PREPARED,
+    TransactionMetadata,
+    TxnState,
+    from_record,
+    to_record,
+)
 from barnabas.server.coordination.transaction.transitions import InitProducerIdArgs
 
 ABORT_TIMER: Final[TimerKey] = ("abort",)
@@ -50,7 +56,7 @@ class TransactionShard:
     ) -> None:
         self.state_partition = state_partition
         self.config = config
-        self.transactions: TimelineMap[str, Transaction] = TimelineMap(timeline)
+        self.transactions: TimelineMap[str, TransactionMetadata] = TimelineMap(timeline)
         self._ongoing: TimelineMap[str, None] = TimelineMap(timeline)
         """The keys of `transactions` in state ONGOING, so that a search for timeouts does not visit all ids."""
         self._markers = markers
@@ -140,7 +146,9 @@ class TransactionShard:
         producer_id, epoch = after.identity_after
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
-    def _reject_delayed(self, transactional_id: str, txn: Transaction | None, version: int, connection: int) -> None:
+    def _reject_delayed(
+        self, transactional_id: str, txn: TransactionMetadata | None, version: int, connection: int
+    ) -> None:
         """Reject a delayed EndTxn of an earlier transaction. Raises KafkaError INVALID_TXN_STATE.
 
         Before transaction version 2 an EndTxn does not identify its transaction, because all transactions of a producer
@@ -162,10 +170,10 @@ class TransactionShard:
 
     # -- records and markers -----------------------------------------------------------------------------------------
 
-    def _put(self, op: WriteOperation, transactional_id: str, txn: Transaction) -> None:
+    def _put(self, op: WriteOperation, transactional_id: str, txn: TransactionMetadata) -> None:
         op.write(to_record(transactional_id, txn, 1 if self._feature_level() >= 1 else 0))
 
-    def _prepare(self, op: WriteOperation, transactional_id: str, txn: Transaction) -> None:
+    def _prepare(self, op: WriteOperation, transactional_id: str, txn: TransactionMetadata) -> None:
         """Write the decision. The markers are sent when the decision is committed."""
         self._put(op, transactional_id, txn)
         op.append_callback = partial(self._queue_markers, transactional_id)

@@ -73,7 +73,7 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-class Transaction(Struct, frozen=True):
+class TransactionMetadata(Struct, frozen=True):
     """The state of one transactional id (Kafka's TransactionMetadata)."""
 
     producer_id: int
@@ -120,7 +120,7 @@ class Transaction(Struct, frozen=True):
         return self.timeout_ms == NO_TIMEOUT_MS
 
 
-def to_record(transactional_id: str, txn: Transaction, version: int) -> CoordinatorRecord:
+def to_record(transactional_id: str, txn: TransactionMetadata, version: int) -> CoordinatorRecord:
     """The record of a transactional id. `version` is 0 if the cluster's transaction.version is 0, else 1."""
     partitions: list[PartitionsSchema] | None = None
     if txn.state is not TxnState.EMPTY:
@@ -145,8 +145,8 @@ def to_record(transactional_id: str, txn: Transaction, version: int) -> Coordina
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
-def from_record(value: TransactionLogValue) -> Transaction:
-    return Transaction(
+def from_record(value: TransactionLogValue) -> TransactionMetadata:
+    return TransactionMetadata(
         producer_id=value.producer_id,
         epoch=value.producer_epoch,
         previous_producer_id=value.previous_producer_id,

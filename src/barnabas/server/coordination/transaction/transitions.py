@@ -1,10 +1,10 @@
 """Machine: the decisions about one transactional id: from a state and a request to the next state.
 
-Each function is pure. It returns the new `Transaction`, or raises the `KafkaError` for the producer. Which of the two,
-for a state and the age of the request's epoch, is in the grids of `answers`; this module computes the age and carries
-the answer out. The rules are those of Kafka's TransactionCoordinator and TransactionMetadata. Comments refer to KIP-360
-(a producer recovers with its current id), KIP-890 (version 2: each transaction has its own epoch) and KIP-939 (an
-external coordinator decides).
+Each function is pure. It returns the new `TransactionMetadata`, or raises the `KafkaError` for the producer. Which of
+the two, for a state and the age of the request's epoch, is in the grids of `answers`; this module computes the age and
+carries the answer out. The rules are those of Kafka's TransactionCoordinator and TransactionMetadata. Comments refer to
+KIP-360 (a producer recovers with its current id), KIP-890 (version 2: each transaction has its own epoch) and KIP-939
+(an external coordinator decides).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnabas.server.coordination.transaction.state import (
     IDLE,
     NO_TIMEOUT_MS,
     PREPARED,
-    Transaction,
+    TransactionMetadata,
     TxnState,
     is_exhausted,
 )
@@ -50,7 +50,7 @@ class InitProducerIdArgs(Struct, frozen=True):
         return self.producer_id != NO_PRODUCER_ID
 
 
-def _move(txn: Transaction, state: TxnState, **changes: Any) -> Transaction:
+def _move(txn: TransactionMetadata, state: TxnState, **changes: Any) -> TransactionMetadata:
     assert txn.state in FOLLOWS[state], f"{state.label} cannot follow {txn.state.label}"
     return replace(txn, state=state, previous_producer_id=txn.producer_id, **changes)
 
@@ -72,8 +72,12 @@ def _raise_error(answer: Answer) -> None:
 
 
 def initialize(
-    txn: Transaction | None, args: InitProducerIdArgs, fresh_id: int, now_ms: int, version: int = EPOCH_BUMPS_SINCE
-) -> Transaction:
+    txn: TransactionMetadata | None,
+    args: InitProducerIdArgs,
+    fresh_id: int,
+    now_ms: int,
+    version: int = EPOCH_BUMPS_SINCE,
+) -> TransactionMetadata:
     """InitProducerId: the transactional id in state Empty, with a new producer epoch. `version` is the cluster's
     finalized transaction.version.
 
@@ -85,7 +89,7 @@ def initialize(
     answer = grid[None if txn is None else txn.state][EpochAge.NEW if not args.recovers else _recovering_age(txn, args)]
     _raise_error(answer)
     if txn is None:
-        txn = Transaction(_fresh(fresh_id))
+        txn = TransactionMetadata(_fresh(fresh_id))
     if answer is Answer.FENCE:
         return _keep(txn, timeout_ms, fresh_id, now_ms) if args.keep_prepared else fence(txn, now_ms, version)
     changes: dict[str, Any] = {
@@ -104,7 +108,7 @@ def initialize(
     return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=last, **changes)
 
 
-def _recovering_age(txn: Transaction | None, args: InitProducerIdArgs) -> EpochAge:
+def _recovering_age(txn: TransactionMetadata | None, args: InitProducerIdArgs) -> EpochAge:
     """The age of the producer id and epoch in an InitProducerId."""
     if txn is None or txn.epoch == NO_PRODUCER_EPOCH:
         return EpochAge.CURRENT
@@ -119,7 +123,7 @@ def _recovering_age(txn: Transaction | None, args: InitProducerIdArgs) -> EpochA
     return EpochAge.NEWER if args.producer_id == current_id and args.epoch > current_epoch else EpochAge.OLDER
 
 
-def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Transaction:
+def _keep(txn: TransactionMetadata, timeout_ms: int, fresh_id: int, now_ms: int) -> TransactionMetadata:
     """KIP-939: a new incarnation keeps the prepared transaction, and will end it."""
     producer_id, epoch = txn.identity
     producer_id, epoch = (_fresh(fresh_id), 0) if is_exhausted(epoch) else (producer_id, epoch + 1)
@@ -134,7 +138,7 @@ def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Tran
     )
 
 
-def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Transaction:
+def fence(txn: TransactionMetadata, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> TransactionMetadata:
     """Abort the open transaction and fence its producer (Kafka's PrepareEpochFence and PrepareAbort in one step).
 
     If the fenced producer itself aborts with an EndTxn of version 2, the request is handled as a retry, and the
@@ -152,8 +156,8 @@ def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Tr
 
 
 def check_producer(
-    txn: Transaction | None, producer_id: int, epoch: int, grid: answers.Grid = answers.VERIFY_PARTITIONS
-) -> Transaction:
+    txn: TransactionMetadata | None, producer_id: int, epoch: int, grid: answers.Grid = answers.VERIFY_PARTITIONS
+) -> TransactionMetadata:
     """Check that the request is from the current incarnation of the producer, and that no transaction is ending. Raises
     KafkaError."""
     _raise_error(grid[None if txn is None else txn.state][_age(txn, producer_id, epoch)])
@@ -162,13 +166,13 @@ def check_producer(
 
 
 def add_partitions(
-    txn: Transaction | None,
+    txn: TransactionMetadata | None,
     producer_id: int,
     epoch: int,
     partitions: Iterable[TopicPartition],
     version: int,
     now_ms: int,
-) -> Transaction:
+) -> TransactionMetadata:
     """AddPartitionsToTxn: the transaction with these partitions, which is begun if none is open. Returns the same
     object if nothing changes."""
     txn = check_producer(txn, producer_id, epoch, answers.ADD_PARTITIONS)
@@ -193,8 +197,15 @@ def add_partitions(
 
 
 def end(
-    txn: Transaction | None, producer_id: int, epoch: int, *, commit: bool, version: int, fresh_id: int, now_ms: int
-) -> Transaction:
+    txn: TransactionMetadata | None,
+    producer_id: int,
+    epoch: int,
+    *,
+    commit: bool,
+    version: int,
+    fresh_id: int,
+    now_ms: int,
+) -> TransactionMetadata:
     """EndTxn: the prepared transaction, or the same object if the request repeats a completed one. Raises
     KafkaError."""
     grid = answers.end_grid(version, commit=commit)
@@ -215,7 +226,7 @@ def _verb(commit: bool) -> str:
     return "committed" if commit else "aborted"
 
 
-def _age(txn: Transaction | None, producer_id: int, epoch: int) -> EpochAge:
+def _age(txn: TransactionMetadata | None, producer_id: int, epoch: int) -> EpochAge:
     """The age of the producer id and epoch in any request but InitProducerId."""
     if txn is None:
         return EpochAge.OTHER
@@ -229,7 +240,7 @@ def _age(txn: Transaction | None, producer_id: int, epoch: int) -> EpochAge:
     return EpochAge.NEWER if producer_id == current_id and epoch > current_epoch else EpochAge.OLDER
 
 
-def _is_last(txn: Transaction, producer_id: int, epoch: int) -> bool:
+def _is_last(txn: TransactionMetadata, producer_id: int, epoch: int) -> bool:
     """Whether the request has the epoch that the producer had before this coordinator incremented it."""
     if producer_id == txn.producer_id:
         # the highest epoch belongs to no producer: the epoch was incremented for fencing
@@ -238,8 +249,8 @@ def _is_last(txn: Transaction, producer_id: int, epoch: int) -> bool:
 
 
 def _prepare(
-    txn: Transaction, decision: TxnState, version: int, fresh_id: int, now_ms: int, *, fencing: bool = False
-) -> Transaction:
+    txn: TransactionMetadata, decision: TxnState, version: int, fresh_id: int, now_ms: int, *, fencing: bool = False
+) -> TransactionMetadata:
     """The transaction in state PrepareCommit or PrepareAbort. `epoch` becomes the epoch of the markers;
     `next_producer_id` is set only if the producer continues with another id."""
     steps = 1 if fencing or version >= EPOCH_BUMPS_SINCE else 0
@@ -264,7 +275,7 @@ def _prepare(
     )
 
 
-def complete(txn: Transaction, now_ms: int) -> Transaction:
+def complete(txn: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The completed transaction: all markers are written."""
     producer_id, epoch = txn.identity_after
     done = TxnState.COMPLETE_COMMIT if txn.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
@@ -280,9 +291,9 @@ def complete(txn: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def has_timed_out(txn: Transaction, now_ms: int) -> bool:
+def has_timed_out(txn: TransactionMetadata, now_ms: int) -> bool:
     return txn.state is TxnState.ONGOING and not txn.is_two_phase and txn.started_ms + txn.timeout_ms <= now_ms
 
 
-def has_expired(txn: Transaction, expiration_ms: int, now_ms: int) -> bool:
+def has_expired(txn: TransactionMetadata, expiration_ms: int, now_ms: int) -> bool:
     return txn.state in IDLE and txn.updated_ms + expiration_ms <= now_ms

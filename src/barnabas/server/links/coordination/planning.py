@@ -149,14 +149,16 @@ def plan_configs(source: Mapping[str, str], local: Mapping[str, str], known: Ite
     return changes
 
 
-class Bounds(NamedTuple):
+class MirrorBounds(NamedTuple):
     """The log start offset and the high watermark of a mirror partition here."""
 
     start: int
     end: int
 
 
-def plan_offsets(source: Mapping[Key, int], bounds: Mapping[Key, Bounds], local: Mapping[Key, int]) -> dict[Key, int]:
+def plan_offsets(
+    source: Mapping[Key, int], bounds: Mapping[Key, MirrorBounds], local: Mapping[Key, int]
+) -> dict[Key, int]:
     """The offsets to commit for a group: the source's, within the records that are here. A partition that is no mirror,
     or whose bounds are unknown, is left out, and so is an offset that is committed already."""
     commits: dict[Key, int] = {}

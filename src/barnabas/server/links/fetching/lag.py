@@ -11,7 +11,7 @@ from __future__ import annotations
 from barnabas.server.links.fetching.values import NO_OFFSET
 
 
-class MirrorLag:
+class MirrorTimeLag:
     """The lag of one mirror partition in time. Times are in milliseconds of one clock."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class FoundSource(Struct, frozen=True):
     topic_id: TopicId | None
 
 
-class Link:
+class ActiveLink:
     """One link, as long as this broker leads a mirror partition of it."""
 
     def __init__(

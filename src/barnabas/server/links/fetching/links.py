@@ -13,7 +13,6 @@ from functools import partial
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.server.links.fetching.link import Link
 from barnabas.server.links.fetching.ports import OpenSource, SourceCluster
 from barnabas.server.links.fetching.task import MirrorTask, TaskPorts
 from barnabas.server.links.fetching.values import MirrorMode, MirrorReport
@@ -34,7 +33,7 @@ class MirrorLinks:
         self._ports = ports
         self._tasks: dict[TopicPartition, MirrorTask] = {}
         self._running: dict[MirrorTask, asyncio.Task[None]] = {}
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, ActiveLink] = {}
         self._open: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -113,7 +112,7 @@ class MirrorLinks:
     def _begin(self, name: TopicPartition, partition: Partition, link_name: str, mode: MirrorMode) -> None:
         link = self._links.get(link_name)
         if link is None:
-            link = self._links[link_name] = Link(
+            link = self._links[link_name] = ActiveLink(
                 link_name,
                 self._ports.states,
                 self._open_source,
@@ -142,7 +141,7 @@ class MirrorLinks:
         if self._group is not None:
             self._running[task] = self._group.create_task(task.run(), name=f"mirror {task.name.topic}-{task.key[1]}")
 
-    def _start_link(self, link: Link) -> None:
+    def _start_link(self, link: ActiveLink) -> None:
         if self._group is not None:
             self._open[link.name] = self._group.create_task(link.run(), name=f"link {link.name}")
 

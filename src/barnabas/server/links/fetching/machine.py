@@ -130,7 +130,7 @@ Step = (
 )  # fmt: skip
 
 
-class Comparison(Struct, frozen=True):
+class LogComparison(Struct, frozen=True):
     """The source's answer to `CompareLogs`."""
 
     topic_id: UUID | None
@@ -277,7 +277,7 @@ def on_mode(mirror: Mirror, mode: MirrorMode, log: MirrorLog) -> Mirror:
     return mirror
 
 
-def on_compared(mirror: Mirror, found: Comparison, log: MirrorLog, now_ms: int, rng: Rng) -> Mirror:
+def on_compared(mirror: Mirror, found: LogComparison, log: MirrorLog, now_ms: int, rng: Rng) -> Mirror:
     """The source has answered in LOG_ALIGNMENT. An empty log is aligned at once. A log with records must be what the
     source was mirrored from: it is truncated to the position at which that mirror was stopped, or to the end of the
     leader epoch of that position if the local log ends it earlier."""

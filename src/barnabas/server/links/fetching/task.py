@@ -22,8 +22,8 @@ from barnabas.server.links.fetching import leader
 from barnabas.server.links.fetching import machine as m
 from barnabas.server.links.fetching.fetched import ContradictsLog, plan_append
 from barnabas.server.links.fetching.fetcher import SourceFetcher
-from barnabas.server.links.fetching.lag import MirrorLag
-from barnabas.server.links.fetching.link import FoundSource, Link
+from barnabas.server.links.fetching.lag import MirrorTimeLag
+from barnabas.server.links.fetching.link import ActiveLink, FoundSource
 from barnabas.server.links.fetching.ports import (
     MirrorController,
     MirrorPartition,
@@ -73,7 +73,7 @@ class TaskPorts(Struct, frozen=True):
 class MirrorTask:
     """The leader's side of one mirror partition. Implements `FetchedPartition`."""
 
-    def __init__(self, partition: Partition, link: Link, mode: MirrorMode, ports: TaskPorts) -> None:
+    def __init__(self, partition: Partition, link: ActiveLink, mode: MirrorMode, ports: TaskPorts) -> None:
         config = partition.open_log.config
         self.link = link
         self.leader_epoch = partition.leader_epoch
@@ -89,7 +89,7 @@ class MirrorTask:
         self._stale_since = -1.0
         """The source's metadata must be newer than this (seconds of the loop's clock)."""
         self._source_watermark = NO_OFFSET
-        self._lag = MirrorLag()
+        self._lag = MirrorTimeLag()
         self._last_fetch_ms = NO_OFFSET
         self._skipped = 0
         self._fetcher: SourceFetcher | None = None

@@ -28,7 +28,7 @@ LONG_MAX: Final = 2**63 - 1
 __all__ = ["BROKER", "CLUSTER", "HIGH", "INT_MAX", "LONG_MAX", "LOW", "REQUIRED"]
 
 
-class RowOptions(TypedDict):
+class ConfigRowOptions(TypedDict):
     """Optional arguments of a row. The defaults are medium importance, read-only, and no synonyms."""
 
     importance: NotRequired[Importance]
@@ -39,7 +39,7 @@ class RowOptions(TypedDict):
     stored: NotRequired[Validator]
 
 
-def boolean(name: str, default: bool, doc: str, **options: Unpack[RowOptions]) -> ConfigKey:
+def boolean(name: str, default: bool, doc: str, **options: Unpack[ConfigRowOptions]) -> ConfigKey:
     return ConfigKey(name, ConfigType.BOOLEAN, default, doc, **options)
 
 
@@ -48,31 +48,31 @@ def int_(
     default: int | _Required | None,
     doc: str,
     validator: Validator | None = None,
-    **options: Unpack[RowOptions],
+    **options: Unpack[ConfigRowOptions],
 ) -> ConfigKey:
     return ConfigKey(name, ConfigType.INT, default, doc, validator, **options)
 
 
 def short(
-    name: str, default: int, doc: str, validator: Validator | None = None, **options: Unpack[RowOptions]
+    name: str, default: int, doc: str, validator: Validator | None = None, **options: Unpack[ConfigRowOptions]
 ) -> ConfigKey:
     return ConfigKey(name, ConfigType.SHORT, default, doc, validator, **options)
 
 
 def long(
-    name: str, default: int | None, doc: str, validator: Validator | None = None, **options: Unpack[RowOptions]
+    name: str, default: int | None, doc: str, validator: Validator | None = None, **options: Unpack[ConfigRowOptions]
 ) -> ConfigKey:
     return ConfigKey(name, ConfigType.LONG, default, doc, validator, **options)
 
 
 def double(
-    name: str, default: float, doc: str, validator: Validator | None = None, **options: Unpack[RowOptions]
+    name: str, default: float, doc: str, validator: Validator | None = None, **options: Unpack[ConfigRowOptions]
 ) -> ConfigKey:
     return ConfigKey(name, ConfigType.DOUBLE, default, doc, validator, **options)
 
 
 def string(
-    name: str, default: str | None, doc: str, validator: Validator | None = None, **options: Unpack[RowOptions]
+    name: str, default: str | None, doc: str, validator: Validator | None = None, **options: Unpack[ConfigRowOptions]
 ) -> ConfigKey:
     return ConfigKey(name, ConfigType.STRING, default, doc, validator, **options)
 
@@ -82,16 +82,16 @@ def list_(
     default: tuple[str, ...] | _Required | None,
     doc: str,
     validator: Validator | None = None,
-    **options: Unpack[RowOptions],
+    **options: Unpack[ConfigRowOptions],
 ) -> ConfigKey:
     return ConfigKey(name, ConfigType.LIST, default, doc, validator, **options)
 
 
-def class_(name: str, default: str | None, doc: str, **options: Unpack[RowOptions]) -> ConfigKey:
+def class_(name: str, default: str | None, doc: str, **options: Unpack[ConfigRowOptions]) -> ConfigKey:
     return ConfigKey(name, ConfigType.CLASS, default, doc, **options)
 
 
-def password(name: str, doc: str, **options: Unpack[RowOptions]) -> ConfigKey:
+def password(name: str, doc: str, **options: Unpack[ConfigRowOptions]) -> ConfigKey:
     return ConfigKey(name, ConfigType.PASSWORD, None, doc, **options)
 
 

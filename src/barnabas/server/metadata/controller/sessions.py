@@ -18,7 +18,7 @@ from msgspec import Struct
 from barnabas.server.metadata.image.cluster import ClusterImage
 
 
-class Session(Struct):
+class BrokerSession(Struct):
     """The session of one broker process."""
 
     broker_epoch: int
@@ -51,7 +51,7 @@ class BrokerSessions:
         last response."""
         self._timeout_ms = session_timeout_ms
         self._node_id = node_id
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, BrokerSession] = {}
         self.cover(image, now_ms)
         if former_leader is not None and former_leader[0] in self._sessions:
             silent_ms = min(now_ms - former_leader[1], session_timeout_ms * 2 // 3)
@@ -64,13 +64,13 @@ class BrokerSessions:
         """Begin a session for every broker that is not fenced and has no session."""
         for broker in image.brokers:
             if not broker.fenced and broker.broker_id not in self._sessions:
-                self._sessions[broker.broker_id] = Session(broker.epoch, now_ms, assumed=True)
+                self._sessions[broker.broker_id] = BrokerSession(broker.epoch, now_ms, assumed=True)
 
     def on_heartbeat(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
         """Record a heartbeat. Call this before the decision, and only with the registered broker epoch."""
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
-            session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
+            session = self._sessions[broker_id] = BrokerSession(broker_epoch, now_ms)
         session.assumed = session.ended = False
         session.heartbeat_ms = max(session.heartbeat_ms, now_ms)
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
@@ -112,7 +112,7 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         return -1 if session is None else session.broker_epoch
 
-    def _is_over(self, session: Session, now_ms: int) -> bool:
+    def _is_over(self, session: BrokerSession, now_ms: int) -> bool:
         return session.ended or now_ms - session.heartbeat_ms >= self._timeout_ms
 
     def next_deadline_ms(self) -> int | None:

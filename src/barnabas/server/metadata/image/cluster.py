@@ -41,9 +41,9 @@ __all__ = [
     "FeatureRange",
     "FeaturesImage",
     "LeaderRecoveryState",
+    "MetadataProvenance",
     "PartitionImage",
     "ProducerIdsImage",
-    "Provenance",
     "QuotasImage",
     "ResourceType",
     "ScramCredential",
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-class Provenance(Struct, frozen=True):
+class MetadataProvenance(Struct, frozen=True):
     """The last metadata record an image contains."""
 
     offset: int = -1
@@ -66,7 +66,7 @@ class ClusterImage(Struct, frozen=True):
     """The metadata of the cluster. The first image is empty; `ClusterDelta` builds the next ones."""
 
     cluster_id: str = ""
-    provenance: Provenance = field(default_factory=Provenance)
+    provenance: MetadataProvenance = field(default_factory=MetadataProvenance)
     features: FeaturesImage = field(default_factory=FeaturesImage)
     brokers: BrokersImage = field(default_factory=BrokersImage)
     topics: TopicsImage = field(default_factory=TopicsImage)

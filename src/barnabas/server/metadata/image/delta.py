@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.quotas.limits import QuotaEntity
 from barnabas.server.metadata.errors import MetadataError
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance
 from barnabas.server.metadata.image.map_delta import MapDelta
 from barnabas.server.metadata.image.nodes import (
     AdvertisedEndpoint,
@@ -120,7 +120,7 @@ class ClusterDelta:
             raise MetadataError(f"Records of type {type(record).__name__} cannot be applied to an image.")
         method(self, record)
 
-    def finish(self, provenance: Provenance) -> ClusterImage:
+    def finish(self, provenance: MetadataProvenance) -> ClusterImage:
         """Build the next image. It shares all unchanged parts with the previous one."""
         before = self.before
         return ClusterImage(
@@ -358,7 +358,7 @@ def replayed(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterI
         delta.apply(record)
         count += 1
     last = image.provenance
-    return delta.finish(Provenance(last.offset + count, last.epoch, last.timestamp_ms))
+    return delta.finish(MetadataProvenance(last.offset + count, last.epoch, last.timestamp_ms))
 
 
 def _endpoints(given: list[BrokerEndpoint] | list[ControllerEndpoint]) -> tuple[AdvertisedEndpoint, ...]:

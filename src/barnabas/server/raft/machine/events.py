@@ -117,13 +117,13 @@ class Append(Struct, frozen=True):
     batch: RaftBatch
 
 
-class Truncate(Struct, frozen=True):
+class TruncateFrom(Struct, frozen=True):
     """Remove the records at and above `offset`."""
 
     offset: int
 
 
-class StartAt(Struct, frozen=True):
+class StartLogAt(Struct, frozen=True):
     """Remove the whole log. The log is then empty and starts at the snapshot's end."""
 
     snapshot_id: OffsetAndEpoch
@@ -149,7 +149,7 @@ class FinishSnapshot(Struct, frozen=True):
     snapshot_id: OffsetAndEpoch
 
 
-LogOp: TypeAlias = Append | Truncate | StartAt | AdvanceStart | WriteSnapshot | FinishSnapshot
+LogOp: TypeAlias = Append | TruncateFrom | StartLogAt | AdvanceStart | WriteSnapshot | FinishSnapshot
 
 
 class SendRequest(Struct, frozen=True):

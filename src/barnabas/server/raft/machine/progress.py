@@ -34,7 +34,7 @@ class ReplicaProgress(Struct):
         self.last_fetch_leader_end = leader_end
 
 
-class Progress:
+class EpochProgress:
     """The replicas as the leader of one epoch knows them."""
 
     def __init__(

@@ -13,11 +13,11 @@ from msgspec import Struct
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.server.raft.errors import IllegalRaftStateError
-from barnabas.server.raft.machine.events import Append, Effects, LeaderAndEpoch, Reply, SendRequest, Truncate
+from barnabas.server.raft.machine.events import Append, Effects, LeaderAndEpoch, Reply, SendRequest, TruncateFrom
 from barnabas.server.raft.machine.history import ControlRecordHistory
 from barnabas.server.raft.machine.log_offsets import RaftLogOffsets
 from barnabas.server.raft.machine.messages import FetchRequest, FetchResponse, RaftRequest
-from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.progress import EpochProgress
 from barnabas.server.raft.machine.request_manager import RequestManager
 from barnabas.server.raft.machine.states import (
     Candidate,
@@ -216,7 +216,7 @@ class Quorum:
         assert isinstance(self.state, Candidate) and self.state.tally.is_won
         granting = self.state.tally.granted
         start = self.log.end_offset
-        progress = Progress(self.me, self.voters, start, self.config, self.now_ms)
+        progress = EpochProgress(self.me, self.voters, start, self.config, self.now_ms)
         self.updated_voters = {}
         self._enter(Leader(progress, start, self.now_ms), epoch=self.epoch, leader_id=self.me.id)
         keys = self.voters.keys
@@ -326,7 +326,7 @@ class Quorum:
                 f"watermark {self.high_watermark}: committed records would be lost. A voter has lost its data."
             )
         self.fx.sync_ticket = self.log.truncate(offset)
-        self.fx.log_ops.append(Truncate(offset))
+        self.fx.log_ops.append(TruncateFrom(offset))
         self.history.truncate(offset)
 
     def raise_high_watermark(self, offset: int) -> None:

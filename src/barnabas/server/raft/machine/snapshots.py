@@ -9,7 +9,7 @@ from barnabas.server.raft.machine.events import (
     FinishSnapshot,
     SnapshotStored,
     SnapshotTaken,
-    StartAt,
+    StartLogAt,
     WriteSnapshot,
 )
 from barnabas.server.raft.machine.messages import FetchSnapshotRequest, FetchSnapshotResponse
@@ -75,7 +75,7 @@ def on_snapshot_stored(q: Quorum, event: SnapshotStored) -> None:
     if q.leader is not None or snapshot_id.offset <= q.high_watermark or not (asked or snapshot_id > q.log.end):
         return
     q.fx.sync_ticket = q.log.start_at(snapshot_id)
-    q.fx.log_ops.append(StartAt(snapshot_id))
+    q.fx.log_ops.append(StartLogAt(snapshot_id))
     q.fx.load_snapshot = snapshot_id
     q.history.start_at(snapshot_id, event.kraft_version, event.voters)
     q.raise_high_watermark(snapshot_id.offset)

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.progress import EpochProgress
 from barnabas.server.raft.machine.values import OffsetAndEpoch, ReplicaKey, Voters
 
 
@@ -91,7 +91,7 @@ class Follower(Struct):
 class Leader(Struct):
     """Accepts proposals, and responds to the other replicas' fetches."""
 
-    progress: Progress
+    progress: EpochProgress
     epoch_start_offset: int
     next_begin_quorum_epoch_ms: int
 

@@ -50,7 +50,7 @@ _CHUNK: Final = 1 << 20
 """The number of bytes that are copied before other tasks get a turn on the event loop."""
 
 
-class Move:
+class DirectoryMove:
     """The move of one replica from `source` to `target`."""
 
     def __init__(self, partition: Partition, source: LogDir, target: LogDir, original: Log, copy: Log) -> None:
@@ -117,8 +117,8 @@ class DirectoryMover:
         self._clock = clock
         self._rng = rng
         self._throttle = ReplicaThrottle(config().replica_alter_log_dirs_io_max_bytes_per_second)
-        self._moves: dict[TopicPartition, Move] = {}
-        self._waiting: deque[Move] = deque()
+        self._moves: dict[TopicPartition, DirectoryMove] = {}
+        self._waiting: deque[DirectoryMove] = deque()
         self._wake = asyncio.Event()
         self._done = metrics.counter("barnabas_log_dir_moves_total", "Replicas moved to another log directory.")
         self._bytes = metrics.counter("barnabas_log_dir_moved_bytes_total", "Bytes copied to another log directory.")
@@ -178,7 +178,7 @@ class DirectoryMover:
         )
         original.moving = True
         original.abort_cleaning()
-        move = self._moves[partition.name] = Move(partition, source, target, original, copy)
+        move = self._moves[partition.name] = DirectoryMove(partition, source, target, original, copy)
         move.listener = _TruncationListener(lambda: self._on_truncated(move))
         original.add_listener(move.listener)
         self._waiting.append(move)
@@ -220,7 +220,7 @@ class DirectoryMover:
                 log.warning("move cancelled: a log directory failed", partition=str(move.name), failed=directory.path)
                 self._cancel(move, leave=directory is move.source)
 
-    def _on_truncated(self, move: Move) -> None:
+    def _on_truncated(self, move: DirectoryMove) -> None:
         """The original was truncated: truncate the copy at once."""
         move.truncations += 1
         original, copy = move.original, move.copy
@@ -235,7 +235,7 @@ class DirectoryMover:
         except StorageError:
             pass  # the target directory has failed, which cancels the move
 
-    def _end(self, move: Move) -> None:
+    def _end(self, move: DirectoryMove) -> None:
         move.over = True
         move.wake.set()
         del self._moves[move.name]
@@ -243,7 +243,7 @@ class DirectoryMover:
         move.original.moving = False
         self._report_target(move, None)
 
-    def _cancel(self, move: Move, *, leave: bool = False) -> None:
+    def _cancel(self, move: DirectoryMove, *, leave: bool = False) -> None:
         """End the move; the replica stays in its present directory. `leave` keeps the files of the copy, because the
         original may be lost."""
         self._end(move)
@@ -255,7 +255,7 @@ class DirectoryMover:
         except StorageError as error:
             log.info("the copy of a cancelled move could not be deleted", path=move.copy.path, reason=str(error))
 
-    def _report_target(self, move: Move, directory: LogDir | None) -> bool:
+    def _report_target(self, move: DirectoryMove, directory: LogDir | None) -> bool:
         """Report to the controller that the replica is in `directory`; None means its present directory.
 
         Returns True if the image already has that directory.
@@ -298,7 +298,7 @@ class DirectoryMover:
             if move.swapped:
                 await self._remove_original(move)
 
-    async def _copy(self, move: Move) -> None:
+    async def _copy(self, move: DirectoryMove) -> None:
         """Copy batches until the copy has reached the end of the original. Nothing is awaited after the last batch."""
         original, copy = move.original, move.copy
         while not move.over:
@@ -318,14 +318,14 @@ class DirectoryMover:
                 self._append(move, result.data)
             await asyncio.sleep(0)
 
-    async def _read(self, move: Move, run: Callable[[], ReadResult]) -> ReadResult:
+    async def _read(self, move: DirectoryMove, run: Callable[[], ReadResult]) -> ReadResult:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._disk, run)
         except StorageError as error:
             move.original.fail(error)
             raise
 
-    def _append(self, move: Move, data: Buffer) -> None:
+    def _append(self, move: DirectoryMove, data: Buffer) -> None:
         copy, now_ms = move.copy, self._clock.now_ms()
         first = int.from_bytes(data[:8], "big") if len(data) else copy.log_end_offset
         if first < copy.log_end_offset <= copy.log_start_offset:  # the log start offset lies within the first batch
@@ -344,13 +344,13 @@ class DirectoryMover:
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    async def _wait_reported(self, move: Move) -> None:
+    async def _wait_reported(self, move: DirectoryMove) -> None:
         """Report the target directory and wait until an image has it."""
         while not move.over and not self._report_target(move, move.target):
             move.wake.clear()
             await move.wake.wait()
 
-    async def _swap(self, move: Move) -> None:
+    async def _swap(self, move: DirectoryMove) -> None:
         original, copy = move.original, move.copy
         await self._copy(move)
         if not move.over:
@@ -373,7 +373,7 @@ class DirectoryMover:
         self._partitions.move_to(move.partition, copy, move.target)
         self._report_target(move, None)
 
-    async def _remove_original(self, move: Move) -> None:
+    async def _remove_original(self, move: DirectoryMove) -> None:
         """Delete the original when the copy is synced and no request waits for a flush of the original."""
         original, copy = move.original, move.copy
         loop = asyncio.get_running_loop()
@@ -397,7 +397,7 @@ class DirectoryMover:
         if move.then is not None and self._partitions.get(move.name.topic, move.name.partition) is move.partition:
             self.resume(move.partition, move.then)
 
-    def _delete_original(self, move: Move) -> None:
+    def _delete_original(self, move: DirectoryMove) -> None:
         try:
             move.source.delete_log(move.name, unique=random_uuid(self._rng), now_ms=self._clock.now_ms(), durable=False)
         except StorageError as error:

@@ -74,7 +74,7 @@ class ReplicaLog(EpochLog, Protocol):
         ...
 
 
-class Stage(Enum):
+class FollowerStage(Enum):
     """What a follower does next; the module's docstring has a drawing. NO_LEADER: there is no leader to fetch from."""
 
     NO_LEADER = auto()
@@ -89,7 +89,7 @@ class FollowerState(Struct, frozen=True):
 
     leader_id: int
     leader_epoch: int
-    stage: Stage
+    stage: FollowerStage
     in_sync: bool = False
     """Whether the newest image has this replica in the ISR."""
     retry_at_ms: int = 0
@@ -175,7 +175,7 @@ def follow(state: FollowerState | None, leader_id: int, leader_epoch: int, *, in
         return state
     if state is not None and (leader_id, leader_epoch) == (state.leader_id, state.leader_epoch):
         return state if state.in_sync == in_sync else replace(state, in_sync=in_sync)
-    stage = Stage.FETCHING if leader_id != NO_LEADER else Stage.NO_LEADER
+    stage = FollowerStage.FETCHING if leader_id != NO_LEADER else FollowerStage.NO_LEADER
     return FollowerState(leader_id, leader_epoch, stage, in_sync)
 
 
@@ -186,13 +186,13 @@ def next_request(
     if now_ms < state.retry_at_ms:
         return None
     match state.stage:
-        case Stage.FETCHING if not log.lacks_lineage:
+        case FollowerStage.FETCHING if not log.lacks_lineage:
             return FetchFrom(state.leader_epoch, log.log_end_offset, _last_epoch(log), log.log_start_offset)
-        case Stage.OUT_OF_RANGE:
+        case FollowerStage.OUT_OF_RANGE:
             return BoundsRequest(state.leader_epoch)
-        case Stage.TIERED | Stage.FETCHING:
+        case FollowerStage.TIERED | FollowerStage.FETCHING:
             return TieredRequest(state.leader_epoch)
-        case Stage.NO_LEADER | Stage.FENCED:
+        case FollowerStage.NO_LEADER | FollowerStage.FENCED:
             return None
 
 
@@ -228,7 +228,7 @@ def _truncate(state: FollowerState, offset: int, log: ReplicaLog) -> tuple[Follo
     """Truncate to `offset`. Below the local start of a tiered log there is nothing to continue from: the follower needs
     the state at the end of the leader's copies."""
     if log.log_start_offset < log.local_log_start_offset and offset < log.local_log_start_offset:
-        return replace(state, stage=Stage.TIERED), None
+        return replace(state, stage=FollowerStage.TIERED), None
     return state, TruncateLog(offset)
 
 
@@ -260,9 +260,9 @@ def on_bounds(
     backoff_ms: int,
 ) -> tuple[FollowerState, Step]:
     """The state and the step after the leader has returned its log start and end offsets (`BoundsRequest`)."""
-    if state.stage is not Stage.OUT_OF_RANGE or request.leader_epoch != state.leader_epoch:
+    if state.stage is not FollowerStage.OUT_OF_RANGE or request.leader_epoch != state.leader_epoch:
         return state, None
-    state = replace(state, stage=Stage.FETCHING)
+    state = replace(state, stage=FollowerStage.FETCHING)
     if leader_start > log.log_end_offset:
         return _healthy(state), RestartLog(leader_start)
     if leader_end < log.log_end_offset:
@@ -277,10 +277,10 @@ def on_tiered(
 ) -> tuple[FollowerState, RestartLog | ContinueAbove | None]:
     """The state and the step after a `TieredRequest`. `offset` is the end of a remote segment, or the leader's log
     start if the leader has no records that are only in the object store."""
-    waits = state.stage is Stage.TIERED or (state.stage is Stage.FETCHING and log.lacks_lineage)
+    waits = state.stage is FollowerStage.TIERED or (state.stage is FollowerStage.FETCHING and log.lacks_lineage)
     if not waits or request.leader_epoch != state.leader_epoch:
         return state, None
-    state = _healthy(replace(state, stage=Stage.FETCHING))
+    state = _healthy(replace(state, stage=FollowerStage.FETCHING))
     return state, RestartLog(offset) if offset <= leader_start else ContinueAbove(offset, leader_start)
 
 
@@ -299,12 +299,12 @@ def on_error(
     if request.leader_epoch != state.leader_epoch:
         return state  # the request was sent in an earlier leader epoch
     if error is ErrorCode.FENCED_LEADER_EPOCH:
-        return replace(state, stage=Stage.FENCED, failures=state.failures + 1)
+        return replace(state, stage=FollowerStage.FENCED, failures=state.failures + 1)
     stage = state.stage
-    if error is ErrorCode.OFFSET_OUT_OF_RANGE and stage is Stage.FETCHING:
-        return replace(state, stage=Stage.OUT_OF_RANGE)
-    if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and stage is Stage.FETCHING:
-        return replace(state, stage=Stage.TIERED)
+    if error is ErrorCode.OFFSET_OUT_OF_RANGE and stage is FollowerStage.FETCHING:
+        return replace(state, stage=FollowerStage.OUT_OF_RANGE)
+    if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and stage is FollowerStage.FETCHING:
+        return replace(state, stage=FollowerStage.TIERED)
     # UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID: the leader has an older image. Other errors come
     # from its disk or from the network.
     return _retry_later(state, now_ms, backoff_ms)
@@ -346,7 +346,7 @@ def _is_current(state: FollowerState, request: FetchFrom, log: ReplicaLog) -> bo
     """Whether the response may be applied. A response to a request of an earlier role, or of a log that has changed
     since the request, is discarded (KAFKA-18723)."""
     return (
-        state.stage is Stage.FETCHING
+        state.stage is FollowerStage.FETCHING
         and request.leader_epoch == state.leader_epoch != NO_LEADER_EPOCH
         and request.fetch_offset == log.log_end_offset
         and request.last_fetched_epoch == _last_epoch(log)

@@ -40,7 +40,7 @@ from barnabas.server.storage.cleaner.errors import CleaningError
 from barnabas.server.storage.cleaner.grouping import Sizes, group_segments
 from barnabas.server.storage.cleaner.keys import KeyEngine, Placed, PlainKeys, RecordVerdict
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
-from barnabas.server.storage.cleaner.sources import Sources
+from barnabas.server.storage.cleaner.sources import CleanedSegments
 from barnabas.server.storage.cleaner.task import MAP_ENTRY_BYTES, CleaningStats, CleaningTask, GroupCleaned, PassDone
 from barnabas.server.storage.cleaner.transactions import CleanedTransactions
 from barnabas.server.storage.errors import FileMissingError, StorageError
@@ -81,7 +81,7 @@ class CleaningPass:
         self._task = task
         self._take = take
         self._make_engine = engine
-        self._sources = Sources(fs, task, take)
+        self._sources = CleanedSegments(fs, task, take)
         self._transactions = CleanedTransactions()
         self.stats = CleaningStats()
         self._end = task.first_dirty_offset

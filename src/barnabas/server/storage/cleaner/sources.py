@@ -20,7 +20,7 @@ _CHUNK_MIN: Final = 65_536
 Chunk = tuple[memoryview, list[Placed]]
 
 
-class Sources:
+class CleanedSegments:
     """The segments of `CleaningTask.segments`."""
 
     def __init__(self, fs: FileSystem, task: CleaningTask, take: Callable[[int], None]) -> None:

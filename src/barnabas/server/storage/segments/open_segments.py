@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 
-class OpenSegment(Protocol):
+class ReleasableSegment(Protocol):
     """A segment, as `OpenSegments` needs it."""
 
     used: bool
@@ -34,22 +34,22 @@ class OpenSegments:
         self.capacity = capacity
         self.closed = 0
         """The number of files closed so far to stay within the capacity. For metrics."""
-        self._open: OrderedDict[int, OpenSegment] = OrderedDict()
+        self._open: OrderedDict[int, ReleasableSegment] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, segment: OpenSegment) -> None:
+    def add(self, segment: ReleasableSegment) -> None:
         """Count a segment that has opened its file, and close others if there are too many."""
         self._open[id(segment)] = segment
         if len(self._open) > self.capacity:
             self.close_some(len(self._open) - self.capacity, spared=segment)
 
-    def forget(self, segment: OpenSegment) -> None:
+    def forget(self, segment: ReleasableSegment) -> None:
         """Stop counting a segment whose file was closed."""
         self._open.pop(id(segment), None)
 
-    def close_some(self, count: int, *, spared: OpenSegment | None = None) -> int:
+    def close_some(self, count: int, *, spared: ReleasableSegment | None = None) -> int:
         """Close the files of `count` segments, those that have not been used for some time first. Returns the number of
         files that were closed."""
         left = count

@@ -26,7 +26,7 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.build import varint
 from barnabas.protocol.records.columnar._jit import np
 from barnabas.protocol.records.columnar.byte_column import ByteColumn
-from barnabas.protocol.records.columnar.encode import EncodeOptions, Rows, lay_out, write_batches
+from barnabas.protocol.records.columnar.encode import EncodeOptions, RowColumns, lay_out, write_batches
 from barnabas.protocol.records.columnar.segments import AbortedFilter, RecordTable, Selection, batch_table, run_table
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
 from barnabas.spark.mirror.copying.header_kernels import DROP, append_header, judge_headers, measure_headers
@@ -155,7 +155,7 @@ class _Group:
 def _encode(table: RecordTable, codec: CompressionType, provenance: Provenance | None) -> Iterator[CopiedBatch]:
     """The records of the table in new batches."""
     offsets = table.offsets
-    rows = Rows(
+    rows = RowColumns(
         table.timestamps,
         ByteColumn(table.data, table.key_at, table.key_len),
         ByteColumn(table.data, table.value_at, table.value_len),
@@ -169,7 +169,7 @@ def _encode(table: RecordTable, codec: CompressionType, provenance: Provenance |
         yield CopiedBatch(batch.data, batch.record_count, consecutive(upstream))
 
 
-def _with_provenance(rows: Rows, offsets: Any, provenance: Provenance) -> tuple[Rows, Any]:
+def _with_provenance(rows: RowColumns, offsets: Any, provenance: Provenance) -> tuple[RowColumns, Any]:
     """The rows with the header, and their offsets. Rows that come from the target cluster are left out."""
     name, alias = provenance.header.encode(), provenance.source_alias.encode()
     entry = np.frombuffer(varint(len(name)) + name + varint(len(alias)) + alias, np.uint8)

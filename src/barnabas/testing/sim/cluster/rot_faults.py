@@ -52,7 +52,7 @@ class Undoable(Protocol):
 
 
 @dataclass(slots=True)
-class Damage:
+class FlippedBit:
     """A flipped bit in a log, and the bytes that the file had around it."""
 
     node: SimNode
@@ -177,7 +177,7 @@ def _is_lost(context: FaultContext, tp: TopicPartition, node_id: int) -> bool:
     return image.directory_of(node_id) == LOST_DIRECTORY and _others_lead(context, tp, node_id)
 
 
-def _flip(context: FaultContext, node: SimNode, tp: TopicPartition) -> Damage | None:
+def _flip(context: FaultContext, node: SimNode, tp: TopicPartition) -> FlippedBit | None:
     """Flips a bit that recovery after kill -9 must find: in the last segment, with a whole batch behind it."""
     disk, rng = node.disk, context.rng
     if node.alive or not disk_is_well(node):
@@ -197,7 +197,7 @@ def _flip(context: FaultContext, node: SimNode, tp: TopicPartition) -> Damage | 
     start, header = rng.choice(batches[:-1])
     position, bit = start + rng.randrange(_CRC_START, header.size), rng.randrange(8)
     disk.flip_bit(logs[-1], position, bit)
-    return Damage(node, tp, logs[-1], position, bit, bytes(disk.data(logs[-1])[: position + 1]))
+    return FlippedBit(node, tp, logs[-1], position, bit, bytes(disk.data(logs[-1])[: position + 1]))
 
 
 # -- what operators do -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.context import CoordinatorContext
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.server.coordination.group.shard import GroupShard
-    from barnabas.server.coordination.transaction.state import Transaction
+    from barnabas.server.coordination.transaction.state import TransactionMetadata
     from barnabas.server.links.coordination.values import MirrorId, MirrorStored
     from barnabas.server.links.fetching.task import MirrorTask
     from barnabas.server.links.fetching.values import StoredMirror
@@ -108,7 +108,7 @@ def leader_state_of(host: SimNode, tp: TopicPartition) -> LeaderState | None:
     return next((partition.leader for partition in partitions_of(host) if partition.name == tp), None)
 
 
-def transactions_of(host: SimNode) -> Iterator[Transaction]:
+def transactions_of(host: SimNode) -> Iterator[TransactionMetadata]:
     """The transactions of the transaction coordinators of this broker, in their newest states."""
     broker = broker_of(host)
     if broker is not None:

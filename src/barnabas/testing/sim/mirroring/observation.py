@@ -37,7 +37,7 @@ class SiteObservation:
                     self.tasks[key] = task
 
 
-class BatchHistory:
+class ObservedBatches:
     """Every batch that any replica of a cluster has had, also those that an unclean leader election lost."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
     from barnabas.server.coordination.group.shard import GroupShard
     from barnabas.server.links.fetching.task import MirrorTask
-    from barnabas.testing.sim.mirroring.observation import BatchHistory, SiteObservation
+    from barnabas.testing.sim.mirroring.observation import ObservedBatches, SiteObservation
     from barnabas.testing.sim.mirroring.site import Site
     from barnabas.testing.sim.node import SimNode
 
@@ -29,7 +29,7 @@ _ENDING: Final = frozenset({MirrorState.STOPPING, MirrorState.STOPPED})
 class LinkRule:
     """A rule for one site, whose link mirrors topics of the other. Raises CorrectnessError when it is violated."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         self.site = site
         self.histories = histories
         """The batches of both sites, by the name of the site."""
@@ -50,7 +50,7 @@ class MirrorIsPrefixOfSource(LinkRule):
     """Each batch of a mirror is a batch of the source: the same offsets, leader epoch and checksum. When the mirror has
     caught up, both logs have the same batches."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self._checked: dict[tuple[str, Key, int], int] = {}
 
@@ -107,7 +107,7 @@ class GroupOffsetsAreInTheLog(LinkRule):
     """An offset that a link has committed for a group is not beyond the end of the mirror; and when the mirror has
     caught up, it is not below its start either."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self._ends: dict[TopicPartition, int] = {}
 
@@ -137,7 +137,7 @@ class GroupOffsetsAreInTheLog(LinkRule):
 class GroupsWithMembersStay(LinkRule):
     """A link does not change the offsets of a group that has members."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self._before: dict[tuple[str, str], int] = {}
         """The end of the coordinator's log at the last observation, for each group that had members then."""
@@ -148,7 +148,7 @@ class GroupsWithMembersStay(LinkRule):
             for group in shard.table.committed_groups():
                 if group.is_empty:
                     continue
-                place = (f"{node.process.name}", group.group_id)  # type: ignore[union-attr]
+                place = (f"{node.process.name}", group.group_id)  # type: ignore[union-attr]  # a node in the list runs
                 now[place] = end
                 before = self._before.get(place)
                 for (topic, index), stored in shard.store.view(group.group_id, committed=True).items():
@@ -160,7 +160,7 @@ class GroupsWithMembersStay(LinkRule):
 class CutOverLeavesNothingOpen(LinkRule):
     """A topic that takes writes again has no open transaction of the source."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self.positions: dict[Key, int] = {}
         """The end of what was mirrored, for each partition that was stopped."""
@@ -186,7 +186,7 @@ class NoSilentGap(LinkRule):
     """A mirror begins no later than its source. If retention on the source overtakes a mirror, the offsets that the
     mirror never had are counted."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self._skipped: dict[int, tuple[MirrorTask, int]] = {}
         self._first: dict[Key, int] = {}
@@ -216,7 +216,7 @@ class NoSilentGap(LinkRule):
 class TailIsSaved(LinkRule):
     """A committed record that a mirror cuts off is in a file: the source has lost it, or never had it."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self._kept: dict[Key, set[Row]] = {}
         self._scanned: dict[tuple[str, Key, int], int] = {}

@@ -65,10 +65,10 @@ def mirroring(
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Mirroring(world, seconds, menu, shares=shares))
+    return play(world, MirroringScenario(world, seconds, menu, shares=shares))
 
 
-class Mirroring:
+class MirroringScenario:
     """The scenario of two clusters. Its attributes remain after the run, for inspection."""
 
     def __init__(

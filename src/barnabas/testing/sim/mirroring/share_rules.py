@@ -11,7 +11,7 @@ from barnabas.testing.sim.cluster.view import coordinators_of
 from barnabas.testing.sim.mirroring.rules import LinkRule
 
 if TYPE_CHECKING:
-    from barnabas.testing.sim.mirroring.observation import BatchHistory, SiteObservation
+    from barnabas.testing.sim.mirroring.observation import ObservedBatches, SiteObservation
     from barnabas.testing.sim.mirroring.site import Site
 
 _Start = tuple[str, Key, int]
@@ -22,7 +22,7 @@ class ShareOffsetsAreInTheLog(LinkRule):
     """The start offset of a share group in a mirror is not beyond the end of the mirror. When the mirror has caught up,
     it is that of the source, or the nearest one that the mirror has."""
 
-    def __init__(self, site: Site, histories: Mapping[str, BatchHistory]) -> None:
+    def __init__(self, site: Site, histories: Mapping[str, ObservedBatches]) -> None:
         super().__init__(site, histories)
         self._ends: dict[Key, int] = {}
         self.compared = 0

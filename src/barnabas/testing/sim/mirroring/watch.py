@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from barnabas.testing.sim.cluster.coordinator_rules import CommittedViewFollows
 from barnabas.testing.sim.cluster.observation import ClusterObservation
 from barnabas.testing.sim.errors import CorrectnessError
-from barnabas.testing.sim.mirroring.observation import BatchHistory, SiteObservation
+from barnabas.testing.sim.mirroring.observation import ObservedBatches, SiteObservation
 from barnabas.testing.sim.mirroring.rules import RULES, LinkRule
 from barnabas.testing.sim.mirroring.share_rules import ShareOffsetsAreInTheLog
 
@@ -28,7 +28,7 @@ class LinkWatch:
     def __init__(self, sites: Sequence[Site], programs: Sequence[Programs]) -> None:
         self._sites = sites
         self._programs = programs
-        self._histories = {site.name: BatchHistory() for site in sites}
+        self._histories = {site.name: ObservedBatches() for site in sites}
         self._rules = {
             site.name: [rule(site, self._histories) for rule in (*RULES, ShareOffsetsAreInTheLog)] for site in sites
         }

@@ -7,18 +7,18 @@ from barnabas.protocol.assign.balance.healing import Healer, HealingPolicy
 from barnabas.protocol.assign.balance.planner import plan_balance
 from barnabas.protocol.assign.balance.values import (
     BalanceOptions,
-    BrokerRole,
-    BrokerState,
     ClusterLoad,
     Goal,
     PartitionLoad,
+    PlannedBroker,
+    PlannedRole,
     Replicas,
 )
 
 GIB = 1 << 30
 
 
-def cluster(brokers: dict[int, BrokerState], *partitions: PartitionLoad) -> ClusterLoad:
+def cluster(brokers: dict[int, PlannedBroker], *partitions: PartitionLoad) -> ClusterLoad:
     return ClusterLoad(brokers, {TopicPartition("t", index): load for index, load in enumerate(partitions)})
 
 
@@ -26,8 +26,8 @@ def moves(load: ClusterLoad, options: BalanceOptions | None = None) -> dict[int,
     return {tp.partition: move.after for tp, move in plan_balance(load, options).moves.items()}
 
 
-def brokers(*ids: int) -> dict[int, BrokerState]:
-    return dict.fromkeys(ids, BrokerState())
+def brokers(*ids: int) -> dict[int, PlannedBroker]:
+    return dict.fromkeys(ids, PlannedBroker())
 
 
 def test_a_new_broker_gets_its_share_of_replicas_and_of_leaders() -> None:
@@ -60,12 +60,12 @@ def test_leaders_are_balanced_without_copying() -> None:
 
 
 def test_replicas_on_one_rack_are_spread() -> None:
-    racks = {1: BrokerState("a"), 2: BrokerState("a"), 3: BrokerState("b")}
+    racks = {1: PlannedBroker("a"), 2: PlannedBroker("a"), 3: PlannedBroker("b")}
     assert moves(cluster(racks, PartitionLoad((1, 2))), BalanceOptions(())) == {0: (1, 3)}
 
 
 def test_a_full_disk_gets_nothing() -> None:
-    full = {1: BrokerState(), 2: BrokerState(bytes_max=GIB // 2), 3: BrokerState()}
+    full = {1: PlannedBroker(), 2: PlannedBroker(bytes_max=GIB // 2), 3: PlannedBroker()}
     load = cluster(full, *[PartitionLoad((1,), GIB)] * 4)
     plan = plan_balance(load)
     assert {broker: after.replicas for broker, after in plan.after.items()} == {1: 2, 2: 0, 3: 2}
@@ -73,13 +73,13 @@ def test_a_full_disk_gets_nothing() -> None:
 
 def test_a_removed_broker_gives_everything_away_and_the_old_replicas_lead() -> None:
     load = cluster(
-        {**brokers(2, 3), 1: BrokerState(role=BrokerRole.LEAVES)}, PartitionLoad((1, 2)), PartitionLoad((3,))
+        {**brokers(2, 3), 1: PlannedBroker(role=PlannedRole.LEAVES)}, PartitionLoad((1, 2)), PartitionLoad((3,))
     )
     assert moves(load, BalanceOptions(())) == {0: (2, 3)}
 
 
 def test_a_replica_without_another_place_is_reported() -> None:
-    load = cluster({**brokers(2), 1: BrokerState(role=BrokerRole.LEAVES)}, PartitionLoad((1, 2)))
+    load = cluster({**brokers(2), 1: PlannedBroker(role=PlannedRole.LEAVES)}, PartitionLoad((1, 2)))
     plan = plan_balance(load)
     assert (dict(plan.moves), plan.unplaced) == ({}, (TopicPartition("t", 0),))
 

@@ -16,13 +16,13 @@ from barnabas.server.broker.client_metrics.shares import Bounds
 from barnabas.server.broker.client_metrics.subscriptions import (
     ClientAttributes,
     Subscription,
-    Wanted,
+    WantedMetrics,
     hash_of,
     read_subscriptions,
     wanted_of,
 )
 from barnabas.server.metadata.config_view import ConfigView
-from barnabas.server.metadata.image.cluster import ClusterImage, Provenance, ResourceType
+from barnabas.server.metadata.image.cluster import ClusterImage, MetadataProvenance, ResourceType
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.other import ConfigRecord
 
@@ -36,9 +36,9 @@ BYTES_MAX = 1_000
 
 def test_matching_subscriptions_are_united() -> None:
     more = Subscription("m", ("a.", "b."), 30_000, ())
-    assert wanted_of((PRODUCERS, more), JAVA) == Wanted(("a.", "b.", "org.apache.kafka.producer."), 30_000)
-    assert wanted_of((PRODUCERS, EVERYTHING), JAVA) == Wanted(("*",), 100)
-    assert wanted_of((PRODUCERS,), ClientAttributes(client_software_name="xapache")) == Wanted((), 300_000)
+    assert wanted_of((PRODUCERS, more), JAVA) == WantedMetrics(("a.", "b.", "org.apache.kafka.producer."), 30_000)
+    assert wanted_of((PRODUCERS, EVERYTHING), JAVA) == WantedMetrics(("*",), 100)
+    assert wanted_of((PRODUCERS,), ClientAttributes(client_software_name="xapache")) == WantedMetrics((), 300_000)
 
 
 def test_hash_is_that_of_java() -> None:
@@ -101,7 +101,7 @@ def test_a_change_of_subscriptions_reaches_the_client_at_its_next_push() -> None
     known.on_subscriptions((PRODUCERS, EVERYTHING))
     assert refusal(known, push_of(found), 1) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     again = known.subscribe(found.instance_id, JAVA, 2)
-    assert (again.instance_id, again.wanted) == (found.instance_id, Wanted(("*",), 100))
+    assert (again.instance_id, again.wanted) == (found.instance_id, WantedMetrics(("*",), 100))
     assert known.push(push_of(again), JAVA, 3, BYTES_MAX) is again
     known.on_subscriptions((EVERYTHING,))
     assert known.push(push_of(again), JAVA, 103, BYTES_MAX) is again, "nothing has changed for this client"
@@ -144,8 +144,8 @@ def test_the_client_that_was_silent_for_the_longest_time_is_forgotten() -> None:
 
 def test_an_expression_that_backtracks_exponentially_is_matched_in_linear_time() -> None:
     nested = Subscription("n", ("*",), 100, (("client_id", Re2Pattern("(a+)+b")),))
-    assert wanted_of((nested,), ClientAttributes(client_id="a" * 32_000)) == Wanted((), 300_000)
-    assert wanted_of((nested,), ClientAttributes(client_id="a" * 32_000 + "b")) == Wanted(("*",), 100)
+    assert wanted_of((nested,), ClientAttributes(client_id="a" * 32_000)) == WantedMetrics((), 300_000)
+    assert wanted_of((nested,), ClientAttributes(client_id="a" * 32_000 + "b")) == WantedMetrics(("*",), 100)
 
 
 def test_a_subscription_that_cannot_be_compiled_is_left_out_and_reported() -> None:
@@ -154,7 +154,7 @@ def test_a_subscription_that_cannot_be_compiled_is_left_out_and_reported() -> No
         delta.apply(
             ConfigRecord(resource_type=ResourceType.CLIENT_METRICS, resource_name=name, name="match", value=match)
         )
-    configs = delta.finish(Provenance()).configs
+    configs = delta.finish(MetadataProvenance()).configs
     subscriptions, unreadable = read_subscriptions(ConfigView(configs, node_id=-1, static={}), configs)
     assert [subscription.name for subscription in subscriptions] == ["re2"]
     assert list(unreadable) == ["java"]

@@ -18,8 +18,8 @@ from barnabas.server.links.coordination.mirror_commands import (
 )
 from barnabas.server.links.coordination.planning import (
     PATTERNS_MAX,
-    Bounds,
     LocalFacts,
+    MirrorBounds,
     Patterns,
     SourceFacts,
     acl_rule,
@@ -77,7 +77,12 @@ def test_configs_follow_the_source_except_those_of_the_cluster() -> None:
 
 def test_offsets_stay_within_the_records_that_are_here() -> None:
     source = {("t", 0): 50, ("t", 1): 900, ("t", 2): 3, ("u", 0): 1, ("t", 3): 60}
-    bounds = {("t", 0): Bounds(0, 100), ("t", 1): Bounds(0, 100), ("t", 2): Bounds(10, 100), ("t", 3): Bounds(0, 100)}
+    bounds = {
+        ("t", 0): MirrorBounds(0, 100),
+        ("t", 1): MirrorBounds(0, 100),
+        ("t", 2): MirrorBounds(10, 100),
+        ("t", 3): MirrorBounds(0, 100),
+    }
     assert plan_offsets(source, bounds, {("t", 3): 60}) == {("t", 0): 50, ("t", 1): 100, ("t", 2): 10}
 
 
