@@ -396,7 +396,7 @@ class _BlockingRecords(Iterator[ConsumerRecord[Any, Any]]):
                 else:
                     reader._reader_thread = thread
                     reader._given = (delivery, count + 1)
-                    return record  # type: ignore[no-any-return]
+                    return record  # type: ignore[no-any-return]  # records of the type that the iterator yields
             self._poll()
 
     def _poll(self) -> None:

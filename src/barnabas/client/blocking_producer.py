@@ -147,7 +147,7 @@ class Producer(Blocking[AsyncProducer]):
 
         async def once() -> R:
             if self._kept is not None and self._kept[0] == name:
-                return self._kept[1]  # type: ignore[return-value]
+                return self._kept[1]  # type: ignore[return-value]  # the result of `once` with the same name
             await self._until_drained()
             result = await work()
             self._kept = name, result
@@ -393,7 +393,7 @@ class Producer(Blocking[AsyncProducer]):
                 record = handed_over.popleft()
                 if record.__class__ is not tuple:
                     if not record.done():  # type: ignore[union-attr]  # a future of `_until_drained`
-                        record.set_result(None)  # type: ignore[union-attr]
+                        record.set_result(None)  # type: ignore[union-attr]  # a future, as above
                     continue
                 until, sent, topic, value, key, partition, timestamp, headers, on_delivery = record
                 try:

@@ -73,7 +73,7 @@ class ClusterConfig:
 
 def parse_servers(servers: object) -> tuple[tuple[str, int], ...]:
     """`host:port` texts (or one text with commas) as pairs; `[::1]:9092` is IPv6. Raises ConfigError."""
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)  # type: ignore[call-overload]
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)  # type: ignore[call-overload]  # a setting that is no iterable raises
     pairs: list[tuple[str, int]] = []
     for raw in texts:
         text = str(raw).strip()

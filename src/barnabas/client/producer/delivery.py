@@ -145,7 +145,7 @@ class ProducerBatch:
             second.base_sequence = (self.base_sequence + middle) & 0x7FFFFFFF
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
-            first.watch(lambda watcher=watcher: second.watch(watcher))  # type: ignore[misc]
+            first.watch(lambda watcher=watcher: second.watch(watcher))  # type: ignore[misc]  # mypy infers no lambda with a default
         self.encoded = b""
         return [first, second]
 

@@ -38,7 +38,7 @@ def guarded_protocol(
             self._owed: object = None
             """The state of the client for which the deadline was set: the drops of a slow body do not move it."""
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn gives a Transport
             peer = transport.get_extra_info("peername")
             super().connection_made(transport)
             if slots.enter(self, str(peer[0]) if peer else ""):

@@ -200,7 +200,7 @@ class _Statement:
         query = self._query() if self._accept("AS") else None
         if query is None and kind != "streaming table":
             raise self._error(f"the {kind} {name} has no query: write AS SELECT ...")
-        return SqlDataset(kind, name, self.line, query, columns, **found)  # type: ignore[arg-type]
+        return SqlDataset(kind, name, self.line, query, columns, **found)  # type: ignore[arg-type]  # `found` has the values by field
 
     def _clause(self, found: dict[str, object]) -> None:
         if self._accept("USING"):

@@ -113,7 +113,7 @@ def _forbid_threads() -> None:
             raise RealWorldError(f"Simulated code started a real thread: {self.name}.")
         real(self)
 
-    threading.Thread.start = start  # type: ignore[method-assign]
+    threading.Thread.start = start  # type: ignore[method-assign]  # the guard replaces it on purpose
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:

@@ -96,23 +96,23 @@ class SimLoop(BaseEventLoop):
         """The work of this step in seconds, by its counted units; see `protocol/transport/turn_taking.py`."""
         return STEP.units * UNIT_S
 
-    def call_soon(  # type: ignore[override]
+    def call_soon(  # type: ignore[override]  # only what the product uses of it
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
         handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # one thread only
 
-    def call_at(  # type: ignore[override]
+    def call_at(  # type: ignore[override]  # only what the product uses of it
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimTimer:
         timer = SimTimer(when, callback, args, self, context)
         heappush(self._scheduled, (when, timer))
         return timer
 
-    def call_later(  # type: ignore[override]
+    def call_later(  # type: ignore[override]  # only what the product uses of it
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimTimer:
         when = self._now + delay
@@ -222,7 +222,7 @@ class SimLoop(BaseEventLoop):
         future.number = self.next_number()
         return future
 
-    def create_task(  # type: ignore[override]
+    def create_task(  # type: ignore[override]  # only what the product uses of it
         self, coro: Coroutine[Any, Any, T], *, name: object = None, context: Context | None = None
     ) -> asyncio.Task[T]:
         task = SimTask(coro, self, name, context)
@@ -234,7 +234,7 @@ class SimLoop(BaseEventLoop):
                 process.tasks = {t: None for t in tasks if not t.done()}
         return task
 
-    def run_in_executor(  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]  # only what the product uses of it
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         """Runs the function on the loop, at a random moment within the duration that the host draws for the job. The
@@ -267,7 +267,7 @@ class SimLoop(BaseEventLoop):
 
     # ---- the network
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(  # type: ignore[override]  # only what the product uses of it
         self, protocol_factory: Callable[[], Any], host: str, port: int, *, ssl: Any = None, **options: Any
     ) -> tuple[Any, Any]:
         if ssl is not None:
@@ -275,7 +275,7 @@ class SimLoop(BaseEventLoop):
         connected: tuple[Any, Any] = await self.network.connect(protocol_factory, host, port)
         return connected
 
-    async def create_server(  # type: ignore[override]
+    async def create_server(  # type: ignore[override]  # only what the product uses of it
         self, protocol_factory: Callable[[], Any], *, sock: Any = None, start_serving: bool = True, **options: Any
     ) -> Any:
         server = self.network.serve(protocol_factory, sock)
@@ -286,10 +286,10 @@ class SimLoop(BaseEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
         raise RealWorldError(f"A simulation has no name service; {host}:{port} was looked up.")
 
-    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]  # always raises
         raise RealWorldError("A simulation watches no real file descriptor.")
 
-    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]  # always raises
         raise RealWorldError("A simulation watches no real file descriptor.")
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> NoReturn:

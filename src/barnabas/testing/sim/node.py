@@ -161,7 +161,7 @@ class SimNode:
             fs=self.disk.mount(),
             clock=self.clock,
             rng=random.Random(self._rng.getrandbits(64)),
-            listen=listen,  # type: ignore[arg-type]
+            listen=listen,  # type: ignore[arg-type]  # the simulated listener has the port's methods
             objects=self.objects,
         )
         if self.open_segments_max is not None:

@@ -76,7 +76,7 @@ def discard(task: asyncio.Task[Any]) -> None:
     """Closes the coroutine of a task that will never run again, and ignores every exception of the coroutine."""
     if task.done():
         return
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own attribute
     coroutine: Any = task.get_coro()
     with contextlib.suppress(BaseException), warnings.catch_warnings():  # the code of a dead process has no effect
         warnings.simplefilter("ignore", RuntimeWarning)  # "never awaited", of a task that never began

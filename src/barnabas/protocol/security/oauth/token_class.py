@@ -48,8 +48,7 @@ class TokenClass:
             found: Any = self._checker.validate(text, wall_ms)
         except TokenError:
             raise
-        except Exception as error:
-            # Any error of the class of a user refuses this login only.
+        except Exception as error:  # any error of the class of a user refuses this login only
             reason = f"{type(error).__name__}: {error}"
             log.warning("the class that checks tokens failed; the login is refused", reason=reason)
             raise TokenError(f"the class that checks tokens failed: {reason}") from error

@@ -78,7 +78,7 @@ def node_endpoints(node: type[NodeT], leader_id: int, endpoints: Endpoints) -> l
     """The NodeEndpoints of a response: the leader's first endpoint, without the name of its listener."""
     if leader_id == NO_NODE or not endpoints:
         return []
-    return [node(node_id=leader_id, host=endpoints[0].host, port=endpoints[0].port)]  # type: ignore[call-arg]
+    return [node(node_id=leader_id, host=endpoints[0].host, port=endpoints[0].port)]  # type: ignore[call-arg]  # each NodeT has these fields
 
 
 def parse_node_endpoints(nodes: Iterable[Any], leader_id: int) -> Endpoints:
@@ -92,6 +92,6 @@ def parse_listeners(listeners: Iterable[Any]) -> Endpoints:
 
 def listeners(kind: type[NodeT], endpoints: Endpoints) -> list[NodeT]:
     return [
-        kind(name=endpoint.listener, host=endpoint.host, port=endpoint.port)  # type: ignore[call-arg]
+        kind(name=endpoint.listener, host=endpoint.host, port=endpoint.port)  # type: ignore[call-arg]  # each NodeT has these fields
         for endpoint in endpoints
     ]

@@ -205,7 +205,7 @@ class CaptureBatchReader(_TaskReader, DataSourceReader):  # type: ignore[misc]  
         yield from self._read(partition)
 
 
-class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class CaptureStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark is not followed by mypy
     """The reader of `spark.readStream`: the snapshot in one or more micro-batches, then changes."""
 
     def __init__(self, options: CaptureOptions, output: CaptureOutput, connector: Connector) -> None:

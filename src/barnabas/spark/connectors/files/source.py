@@ -118,7 +118,7 @@ class FileBatchReader(_FileReader, DataSourceReader):  # type: ignore[misc]  # a
         yield from self._read(partition)
 
 
-class FileStreamReader(_FileReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class FileStreamReader(_FileReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark is not followed by mypy
     """The reader of `spark.readStream`."""
 
     def __init__(self, options: FileSourceOptions, columns: Any) -> None:

@@ -100,7 +100,7 @@ class Site:
         image = self.cluster.newest_image()
         for replica in [] if image is None else replicas_of(self.cluster):
             partition = replica.partition
-            state = image.topics.partition_by_id(partition.topic_id, partition.name.partition)  # type: ignore[union-attr]
+            state = image.topics.partition_by_id(partition.topic_id, partition.name.partition)  # type: ignore[union-attr]  # not None in the loop
             if (
                 state is not None
                 and partition.is_leader

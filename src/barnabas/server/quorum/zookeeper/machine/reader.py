@@ -141,7 +141,7 @@ class LogReader:
             paths = read_parts(data)
             if paths is not None:  # the entries after it are read again, which is rare
                 self._names = []
-                self._load = _Load(paths[0], paths, lambda pieces, at=offset: self.take(b"".join(pieces), at))  # type: ignore[misc]
+                self._load = _Load(paths[0], paths, lambda pieces, at=offset: self.take(b"".join(pieces), at))  # type: ignore[misc]  # mypy infers no lambda with a default
                 return effects
             effects += self.take(data, offset)
         return effects
