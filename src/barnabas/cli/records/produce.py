@@ -13,7 +13,7 @@ from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
 from barnabas.cli.records.line_format import LineReader, unescape
-from barnabas.cli.records.producing import EncodingReader, RecordReader
+from barnabas.cli.records.producing import EncodingReader, RecordLineReader, Written, produce_lines, stdin
 from barnabas.cli.records.registries import RegistryUrl, open_documents, open_encoder
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
 from barnabas.client.explanations.words import counted, rate
@@ -69,23 +69,23 @@ def produce(
     if file is None and sys.stdin.isatty():
         note(f"each line becomes a record of {topic}; Ctrl-D ends the input")
     close = None
-    reader: RecordReader = lines
+    reader: RecordLineReader = lines
     if encode or encode_key:
         documents, close = open_documents(registry, command_config)
         reader = EncodingReader(lines, open_encoder(documents, topic, keys=encode_key, values=encode))
     began = time.monotonic()
     try:
-        count, size = _run(settings, topic, file, reader)
+        written = _run(settings, topic, file, reader)
     finally:
         if close is not None:
             close()
     seconds = max(time.monotonic() - began, 1e-9)
-    note(f"{counted(count, 'record')}, {size_text(size)}, {rate(count, seconds)}")
+    note(f"{counted(written.count, 'record')}, {size_text(written.size_bytes)}, {rate(written.count, seconds)}")
+    for partition, (first, last) in sorted(written.offsets.items()):
+        note(f"  partition {partition}, {f'offset {first}' if first == last else f'offsets {first} to {last}'}")
 
 
-def _run(settings: dict[str, object], topic: str, file: Path | None, reader: RecordReader) -> tuple[int, int]:
-    from barnabas.cli.records.producing import produce_lines, stdin
-
+def _run(settings: dict[str, object], topic: str, file: Path | None, reader: RecordLineReader) -> Written:
     source = file.open("rb") if file else stdin()
     with source:
         if not sys.stderr.isatty():
