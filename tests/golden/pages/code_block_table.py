@@ -95,6 +95,7 @@ _SPARK_CLUSTER: Final = "needs a Spark cluster with several machines or Kubernet
 _FRAGMENT: Final = "a fragment that shows the shape of the code; the tutorial's programs run"
 
 SHOWN: Final = (
+    Shown("README.md", "1 record, 18 B", _OUTPUT + ", with rates that differ"),
     Shown("deploy/README.md", "useradd", "changes the machine; tests/system/deploy runs the unit"),
     Shown("deploy/README.md", "podman build", "needs containers; tests/unit/deploy reads the files"),
     Shown(

@@ -1,4 +1,6 @@
-"""Shell: `barnabas cluster reassign, drain, moves, elect`: replica placement, reassignments, and leader elections."""
+"""Shell: the verbs `reassign`, `drain`, `moves` and `elect` of `barnabas cluster`: replica placement,
+reassignments, and leader elections.
+"""
 
 from __future__ import annotations
 

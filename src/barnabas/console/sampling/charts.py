@@ -1,7 +1,7 @@
 """Codec: points of series -> what a chart draws: scaled lines, axis labels, and the newest value.
 
-The template `chart.html` turns a `Chart` into inline SVG without styles of its own, so that the content security policy
-needs no exception and both colour schemes apply.
+The macro `chart` of `macros.html` turns a `Chart` into inline SVG without styles of its own, so that the content
+security policy needs no exception and both colour schemes apply.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Value: how the clients of one listener authenticate. `server/node/setup/listener_security.py` builds it."""
+"""Value: how the clients of one listener authenticate. `server/node/setup/security_configs.py` builds it."""
 
 from __future__ import annotations
 
