@@ -24,7 +24,7 @@ NAVIGATION: Final[dict[str, list[tuple[str, Children]]]] = {
                    "examples/flights/README", "examples/shop/README", "examples/streams/README",
                    "examples/mirroring/README"]),
         ("Look up", ["docs/reference/README", "docs/COMPATIBILITY", "docs/JSON", "docs/GLOSSARY", "CHANGELOG",
-                     "SECURITY"]),
+                     "SECURITY", "THIRD_PARTY"]),
         ("Inside", ["docs/ARCHITECTURE", "CONTRIBUTING", "docs/TESTING", "docs/adr/README", "bench/README"]),
     ],
     "docs/tutorial/README": [("", [
