@@ -21,8 +21,8 @@ HEAD = """# Third-party packages
 
 Barnabas contains no code of others. It uses these packages, which pip installs beside it; each has its own licence.
 The base is what a broker and the clients need; everything else belongs to extras (`pip install '.[spark]'`), and the
-last group is used by those who change Barnabas. The page is written by `python -m tools.licences` from what the packages
-say of themselves.
+last group is used by those who change Barnabas. The page is written by `python -m tools.licences` from what the
+packages say of themselves.
 """
 
 FOR_CHANGES = frozenset({"bench", "dev", "docs", "fuzz", "interop"})
