@@ -30,7 +30,7 @@ PARTIAL: Final = ".partial"
 BATCHES: Final = ".batches"
 _RUN_ID: Final = re.compile(r"(\d{8}T\d{6})(\d{3})Z-[0-9a-f]{4}")
 _WRITER: Final = re.compile(r"-(\d{8}T\d{9}Z-[0-9a-f]{4})\.batches(?:\.upload)?\Z")
-"""Also of a file that an interrupted put has left."""
+"""Finds the run's id in the name of an object of batches, also of one that an interrupted put has left."""
 
 
 class _Manifest(Struct):

@@ -32,7 +32,7 @@ class BackupStore:
         self._store = store
         self._prefix = prefix
         self.location = location
-        """For messages."""
+        """The location as the user gave it, for messages."""
 
     # -- manifests -----------------------------------------------------------------------------------------------
 

@@ -122,11 +122,11 @@ class RunManifest(Struct, frozen=True):
     topics: tuple[TopicBackup, ...]
     groups: tuple[GroupBackup, ...] = ()
     acls: tuple[AclBackup, ...] | None = None
-    """None if the cluster has no authorizer, or did not show its ACLs."""
+    """The ACLs; None if the cluster has no authorizer, or did not show them."""
     users: tuple[UserBackup, ...] | None = None
-    """None if the cluster did not show its users."""
+    """The users; None if the cluster did not show them."""
     quotas: tuple[QuotaBackup, ...] | None = None
-    """None if the cluster did not show its quotas."""
+    """The quotas; None if the cluster did not show them."""
     notes: tuple[str, ...] = field(default=())
     """What the run could not read, and what has happened to the cluster's logs since the run before."""
 

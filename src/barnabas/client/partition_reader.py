@@ -73,7 +73,7 @@ class _Progress:
     topic_id: UUID = NO_TOPIC_ID
     """The id of the topic that the range is of; NO_TOPIC_ID before the first fetch of a range that does not say so."""
     other_since: float | None = None
-    """When the metadata was first found to have another topic id."""
+    """The time at which the metadata was first found to have another topic id."""
 
     @property
     def done(self) -> bool:

@@ -56,9 +56,9 @@ class RegistryLogin(Struct, frozen=True):
     """The user and the TLS of a connection to a registry."""
 
     user_info: str | None = None
-    """user:password; None without a user, or if the user is in the URL."""
+    """The login as user:password; None without a user, or if the user is in the URL."""
     tls: TlsConfig | None = None
-    """None: the authorities of the system are trusted."""
+    """The settings of TLS; None to trust the authorities of the system."""
 
     def __repr__(self) -> str:
         return f"RegistryLogin(tls={self.tls!r}, ...)"

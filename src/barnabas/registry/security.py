@@ -90,7 +90,7 @@ class ClusterUsers:
         self._now = now
         self._key = secrets.token_bytes(32)
         self._until: dict[bytes, float] = {}
-        """Until when a right password is remembered, by its digest."""
+        """The time until which each right password is remembered, by its digest."""
         self._slots = asyncio.Semaphore(_LOGINS_AT_ONCE)
 
     def knows(self, name: str, password: str) -> bool:

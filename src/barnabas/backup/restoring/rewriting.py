@@ -32,7 +32,7 @@ class KeptBatch(Struct, frozen=True):
     offsets: Sequence[int]
     """Their offsets in the source."""
     records: tuple[SimpleRecord, ...] | None
-    """None if the bytes of the batch are used as they are."""
+    """The records to write anew; None if the bytes of the batch are used as they are."""
 
 
 def kept_records(data: Buffer, position: int, header: BatchHeader, log_start: int) -> KeptBatch:

@@ -30,7 +30,7 @@ class BrokerChoice:
     """Which brokers and topics a plan may touch."""
 
     added: frozenset[int] = frozenset()
-    """If not empty: the only brokers that get replicas."""
+    """The only brokers that get replicas; empty if all brokers may get some."""
     removed: frozenset[int] = frozenset()
     excluded: frozenset[int] = frozenset()
     excluded_topics: str | None = None

@@ -58,7 +58,7 @@ class ConsumePlan:
 
     topic: str | None = None
     include: re.Pattern[str] | None = None
-    """If set, all topics whose whole name matches are read, and `topic` is not used."""
+    """The pattern of the topics to read, which their whole names match, instead of `topic`; None to read `topic`."""
     partitions: tuple[int, ...] = ()
     """The partitions to read. An empty tuple means all partitions."""
     start: Start = Start()
@@ -79,7 +79,7 @@ class ConsumeProgress:
     bytes: int = 0
     skipped: int = 0
     ended_by: str = "end"
-    """end, max, idle, interrupted, or pipe (the reader of standard output closed it)."""
+    """The reason of the end: end, max, idle, interrupted, or pipe (the reader of standard output closed it)."""
 
 
 class Sink(Protocol):
@@ -136,7 +136,7 @@ class _Reading:
         self._on_progress = on_progress
         self._topics: tuple[str, ...] = ()
         self._ends: dict[TopicPartition, int] = {}
-        """With `until_end`: the end offset of each partition when reading began."""
+        """The end offset of each partition when reading began, if the plan ends there (`until_end`)."""
 
     # -- begin -----------------------------------------------------------------------------------------------------
 

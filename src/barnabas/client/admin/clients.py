@@ -35,7 +35,7 @@ class ClientUse:
     principal: str | None
     topic: str | None
     partition: int
-    """-1 without a topic."""
+    """The partition; -1 without a topic."""
     producer_id: int
     """Of an idempotent producer in the view PARTITION_CLIENT; otherwise -1."""
     bytes_in: float

@@ -77,7 +77,7 @@ class StoredMirrorState:
     """The state of a mirror partition as its coordinator has it. `offset` is where a stopped mirror ended, or -1."""
 
     topic: str | None
-    """None if the topic was deleted here."""
+    """The name of the topic; None if the topic was deleted here."""
     topic_id: str
     partition: int
     state: str

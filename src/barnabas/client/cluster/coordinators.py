@@ -46,7 +46,7 @@ class Coordinators:
         self._cluster = cluster
         self._known: dict[tuple[CoordinatorType, str], int] = {}
         self.moved_at: dict[int, float] = {}
-        """When each broker was last found to coordinate something no longer."""
+        """The time at which each broker was last found to coordinate something no longer."""
 
     async def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> int:
         """The broker id of the coordinator. Retries until the deadline, then raises KafkaError."""

@@ -80,7 +80,7 @@ class MetadataCache:
         self.marks_commits = True
         """Whether the client marks committed offsets with topic ids: until a broker refuses metadata of that length."""
         self.leadership_lost_at: dict[int, float] = {}
-        """When each broker was last found to have lost the leadership of a partition."""
+        """The time at which each broker was last found to have lost the leadership of a partition."""
         self._names: dict[UUID, str] = {}
 
     def topic_id(self, topic: str) -> UUID:

@@ -103,7 +103,7 @@ class ConsumerCoordinator(ABC):
         self._failure: BarnabasError | None = None
         self._metadata_version = -1
         self._listed_at: float | None = None
-        """When all topics of the cluster were last fetched, for a client-side pattern."""
+        """The time at which all topics of the cluster were last fetched, for a client-side pattern."""
         self._change: Resumed[None] = Resumed("barnabas-consumer-rebalance")
         """The change of the assignment that is under way, with the calls of the listener. It goes on when the poll that
         has begun it is cancelled, and the next poll waits for it."""

@@ -21,7 +21,7 @@ class BrowseQuery:
 
     start: str = "newest"
     partitions: tuple[int, ...] = ()
-    """Empty for all partitions."""
+    """The partitions to read; empty for all partitions."""
     offset: int = 0
     time_ms: int = 0
     positions: Mapping[int, int] = field(default_factory=dict)

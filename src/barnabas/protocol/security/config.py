@@ -35,7 +35,7 @@ class TlsConfig(Struct, frozen=True):
     ssl_enabled_protocols: tuple[str, ...] = ()
     """"TLSv1.2" and "TLSv1.3"; empty leaves the choice to OpenSSL."""
     ssl_cipher_suites: tuple[str, ...] = ()
-    """Empty leaves the choice to OpenSSL."""
+    """The cipher suites that may be used; if empty, OpenSSL chooses."""
     ssl_keystore_type: str = "PEM"
     """The format of the file `ssl_certificate_location`: PEM, PKCS12 or JKS."""
     ssl_keystore_password: str | None = None

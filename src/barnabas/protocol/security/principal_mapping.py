@@ -31,7 +31,7 @@ class NoMatchingRuleError(BarnabasError):
 
 class _Rule(NamedTuple):
     pattern: re.Pattern[str] | None
-    """None for DEFAULT, which matches every name."""
+    """The pattern of names; None for DEFAULT, which matches every name."""
     replacement: str
     case: str
 

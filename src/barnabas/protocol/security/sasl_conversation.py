@@ -49,7 +49,7 @@ class SaslServerConfig(Struct, frozen=True):
     enabled_mechanisms: tuple[str, ...]
     credentials: SaslCredentials
     connections_max_reauth_ms: Mapping[str, int]
-    """By mechanism; the values that are 0 are left out."""
+    """The connections.max.reauth.ms of each mechanism that has a value above 0."""
     sasl_server_max_receive_size: int = 524_288
     connection_failed_authentication_delay_ms: int = 100
 

@@ -148,7 +148,7 @@ class MessageFrames(ServerConnection):
     def __init__(self, max_request_bytes: int, memory: ReceiveMemory | None = None) -> None:
         super().__init__(max_request_bytes, memory)
         self.raw_messages = False
-        """While true, each frame becomes a request with `NO_HEADER`."""
+        """Whether frames are messages of SASL without a header: each becomes a request with `NO_HEADER`."""
 
     def received(self, count: int) -> list[ReceivedRequest]:
         """As `ServerConnection.received`."""

@@ -27,7 +27,7 @@ EPOCH_MAX: Final = 0x7FFFFFFF
 
 PartitionKey = tuple[TopicId, int]
 MemberKey = tuple[str, str]
-"""Group id, member id."""
+"""The key of a session: group id and member id."""
 
 
 class CachedShareSession(Struct):

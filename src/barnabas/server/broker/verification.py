@@ -56,7 +56,7 @@ class TransactionSupportedOperation(Enum):
     GENERIC_ERROR_SUPPORTED = auto()
     """The client knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4)."""
     DEFAULT_ERROR = auto()
-    """Any older client."""
+    """A client that is older than the other values."""
 
 
 class _Guard(Struct):

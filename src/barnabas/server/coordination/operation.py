@@ -94,7 +94,7 @@ class WriteOperation(Struct):
     producer: ProducerIdAndEpoch | None = None
     """Set for transactional offsets: the records take effect when the producer's commit marker is written."""
     atomic: bool = True
-    """False if the records may be appended in several batches (expiry, clean-up)."""
+    """Whether all records are appended in one batch; False if several batches will do (expiry, clean-up)."""
     wait_for_pending: bool = False
     """True if an operation without records, or one that raises an error that ends the client's work, is answered only
     when all earlier records are committed."""

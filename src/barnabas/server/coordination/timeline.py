@@ -33,7 +33,7 @@ class Timeline:
 
     def __init__(self) -> None:
         self.recording = True
-        """False while committed records are replayed, because those changes are never rolled back."""
+        """Whether changes are recorded; False while committed records are replayed, which are never rolled back."""
         self._journal: deque[tuple[TimelineMap[Any, Any], Any]] = deque()
         self._seals: deque[tuple[int, int]] = deque()
         self._first = 0

@@ -37,7 +37,7 @@ class FailureDetector:
         self._on_dead = on_dead
         self._node_id = node_id
         self._suspicions: BrokerSuspicions | None = None
-        """None while this node is not the active controller, or without a prober."""
+        """The brokers that may be dead; None while this node is not the active controller, or without a prober."""
         self._active = False
         self._node_ids: frozenset[int] | None = None
         """The nodes with a ZooKeeper session; None if unknown, and in a cluster without ZooKeeper."""

@@ -64,7 +64,7 @@ class SessionKeeper:
         self._on_expired = on_expired
         self._on_leaderless = on_leaderless
         self.sessions: BrokerSessions | None = None
-        """None while this controller is not active."""
+        """The sessions of the brokers; None while this controller is not active."""
         self.detector = FailureDetector(
             prober if settings.barnabas_broker_probe_enable else None,
             lambda: driver.image,

@@ -61,7 +61,7 @@ class NodeConfig(Struct, frozen=True):
     """The name and the security protocol of the listener at which this node connects to controllers."""
     topology: Topology = field(default_factory=Topology)
     node_id: int | None = None
-    """None if not configured: then from meta.properties, or the default."""
+    """The configured node id; None to take it from meta.properties, or the default."""
     first_users: tuple[str, ...] = ()
     """The SCRAM credentials of users that a new cluster has from its start, as `--add-scram` writes them."""
     metadata_fsync: bool = True

@@ -59,7 +59,7 @@ class NodeState(Struct, frozen=True):
     without_controller_s: float
     """For how long no active controller has been known. 0 if one is known."""
     session_s: float
-    """broker.session.timeout.ms: a node that has started is ready for so long without a controller."""
+    """The time for which a node that has started is ready without a controller (broker.session.timeout.ms)."""
     waits_for: str = ""
     """What each controller answered last, if none is known to be active."""
     offline: Sequence[str] = ()

@@ -136,7 +136,7 @@ class BrokerLifecycle:
         self.broker_epoch = -1
         self.fenced = True
         self.answered_at = 0.0
-        """When the active controller last answered a heartbeat, by the clock of the event loop; 0 before that."""
+        """The time of the active controller's last answer to a heartbeat (seconds of the loop's clock); 0 at first."""
         self._ready = False
         self._wake = asyncio.Event()
         self._unfenced = asyncio.Event()

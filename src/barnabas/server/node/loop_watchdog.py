@@ -29,7 +29,7 @@ class LoopWatchdog:
     def __init__(self, watch: LoopWatch) -> None:
         self._watch = watch
         self._due = 0.0
-        """When the task should wake up, by the clock of `watch`."""
+        """The time at which the task should wake up, by the clock of `watch`."""
         self._where = ""
         """What the loop's thread executed while the task was late."""
         self._stop = threading.Event()

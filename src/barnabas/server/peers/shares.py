@@ -31,7 +31,7 @@ PARTITIONS_MAX: Final = 1_000
 """The limit for the share partitions in one request."""
 
 _Kind = tuple[int, int]
-"""(broker, API key)"""
+"""The kind of a request: the broker that gets it, and the API key."""
 
 
 class ShareCoordinators:

@@ -24,7 +24,7 @@ log = get_logger("barnabas.server.node")
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _REPEAT_S: Final = 10.0
-"""While the node waits, a warning is logged at this interval."""
+"""The seconds between two warnings while the node waits."""
 
 
 async def quorum_exists(network: NetworkChannel, others: Sequence[Address]) -> bool:

@@ -31,7 +31,7 @@ from barnabas.server.raft.machine.values import (
 )
 
 Address = tuple[str, int]
-"""(host, port)"""
+"""The address of a controller: host and port."""
 _FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap servers have unknown node ids. They get negative ids, from this one downwards, as in Kafka."""
 

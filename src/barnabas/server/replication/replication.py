@@ -59,7 +59,7 @@ class BrokerReplication:
         )
         self._isr_keeper = IsrKeeper(channel, self.context, rng)
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
-        """By leader id and fetcher id."""
+        """The fetchers, by leader id and fetcher id."""
         self._fetcher_of: dict[Partition, ReplicaFetcher] = {}
         self._tasks: asyncio.TaskGroup | None = None
 

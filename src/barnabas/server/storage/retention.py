@@ -59,7 +59,7 @@ class RetentionStatus(Struct, frozen=True):
     is_active: bool = False
     youngest_ms: int = -1
     expires_ms: int = -1
-    """When the segment exceeds retention.ms, or in a tiered log local.retention.ms."""
+    """The time at which the segment exceeds retention.ms, or in a tiered log local.retention.ms."""
     excess_bytes: int = 0
     """By how many bytes the log exceeds retention.bytes, or in a tiered log local.retention.bytes. Negative below the
     limit, 0 without a limit."""

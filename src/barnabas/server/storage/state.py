@@ -100,7 +100,7 @@ class LogState:
         """Everything from the local start up to this offset, inclusive, is in the object store (KIP-405). Tiered
         storage sets the offset; without it, a tiered log deletes no segment above its start."""
         self.failure: StorageError | None = None
-        """Why the log is offline, or None."""
+        """The reason for which the log is offline, or None."""
         self.now_ms = now_ms
         """The latest time that a caller has passed to the log."""
         self.open_segments = open_segments

@@ -40,7 +40,7 @@ class _Followed(Struct):
     writing: int = 0
     """The number of writes that wait for their event."""
     outcomes: dict[int, bool] = field(default_factory=dict)
-    """While there are writes: whether the event at an offset fitted."""
+    """Whether the event at each offset fitted, while there are writes."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     task: asyncio.Task[None] | None = None
 

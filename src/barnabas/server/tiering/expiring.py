@@ -31,9 +31,9 @@ class LocalLogView(Struct, frozen=True):
     bytes_only_local: int
     """The size of the local segments that have not been copied."""
     retention_ms: int
-    """-1: no limit."""
+    """The topic's retention.ms; -1: no limit."""
     retention_bytes: int
-    """-1: no limit."""
+    """The topic's retention.bytes; -1: no limit."""
     deletes: bool
     """Whether cleanup.policy includes delete. Without it, only DeleteRecords moves the log start."""
 

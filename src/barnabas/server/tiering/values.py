@@ -79,7 +79,7 @@ class RemoteSegment(Struct, frozen=True):
     max_timestamp: int
     """The largest timestamp of the segment's records; -1 if no record has one."""
     event_timestamp: int
-    """When the state last changed, in milliseconds."""
+    """The time at which the state last changed, in milliseconds."""
     leader_epochs: tuple[EpochEntry, ...]
     """The leader epochs of the segment's records; the first begins at `start_offset`."""
     size_bytes: int

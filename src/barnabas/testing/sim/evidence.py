@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAST_READER: Final = "last"
 """The process name, in the history, of the client that reads all records at the end."""
 Bounds = dict[TopicPartition, tuple[int, int, int]]
-"""log start offset, last stable offset, high watermark"""
+"""The bounds of a partition: log start offset, last stable offset, high watermark."""
 
 
 class FinalReader:

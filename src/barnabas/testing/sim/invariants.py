@@ -32,7 +32,7 @@ class Evidence:
     committed_found: Mapping[TopicPartition, int]
     """The committed offset that the group coordinator returns at the end."""
     bounds: Mapping[TopicPartition, tuple[int, int, int]]
-    """log start offset, last stable offset, high watermark"""
+    """The bounds of each partition: log start offset, last stable offset, high watermark."""
     before_restart: Mapping[TopicPartition, Rows]
     """All records that a read_committed consumer reads."""
     after_restart: Mapping[TopicPartition, Rows]

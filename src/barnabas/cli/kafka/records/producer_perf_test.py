@@ -127,7 +127,7 @@ class _Transactions:
         self._wanted = "transactional.id" in settings
         self._duration_s = (duration_ms or _TRANSACTION_MS) / 1000
         self._until: float | None = None
-        """When the open transaction is committed; None if none is open."""
+        """The time at which the open transaction is committed; None if none is open."""
 
     async def prepare(self) -> None:
         if self._wanted:

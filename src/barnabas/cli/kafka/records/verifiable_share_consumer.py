@@ -119,9 +119,9 @@ class _Reading:
         self._pattern = pattern
         self._acknowledged = 0
         self._kinds: dict[tuple[TopicPartition, int], AcknowledgeType] = {}
-        """With --ack-pattern: how each record was acknowledged whose result is not known yet."""
+        """The kind of acknowledgement of each record whose result is not known yet, with --ack-pattern."""
         self._places: dict[tuple[TopicPartition, int], int] = {}
-        """With --ack-pattern: the place in the pattern of a record that was renewed."""
+        """The place in the pattern of each record that was renewed, with --ack-pattern."""
 
     async def run(self, consumer: AsyncShareConsumer) -> None:
         consumer.subscribe(self._options.topic)

@@ -22,15 +22,15 @@ class KeyScan(NamedTuple):
     """The keys of a batch, with one row per record."""
 
     offsets: Any
-    """int64"""
+    """The offset of each record (int64)."""
     timestamps: Any
-    """int64 milliseconds"""
+    """The timestamp of each record in milliseconds (int64)."""
     hashes: Any
-    """uint64 [rows, 2]: the hash of the key; zeros for a null key"""
+    """The hash of each record's key (uint64 [rows, 2]); zeros for a null key."""
     has_key: Any
-    """bool"""
+    """Whether each record has a key (bool)."""
     is_tombstone: Any
-    """bool: whether the value is null"""
+    """Whether the value of each record is null (bool)."""
 
 
 @kernel()

@@ -41,7 +41,7 @@ class EncodeOptions(Struct, frozen=True):
     """The sequence number of the first record; later batches continue from it."""
     transactional: bool = False
     with_crc: bool = True
-    """False if the caller modifies the batches' headers and computes the CRC afterwards."""
+    """Whether the CRC is computed; False if the caller modifies the batches' headers and computes it afterwards."""
 
 
 _DEFAULTS: Final = EncodeOptions()

@@ -59,7 +59,7 @@ def parse_kerberos_name(text: str) -> KerberosName:
 class _Rule(NamedTuple):
     text: str
     components: int
-    """0 for DEFAULT."""
+    """The number of components of the names that the rule fits; 0 for DEFAULT."""
     format: str
     match: re.Pattern[str] | None
     substitute: re.Pattern[str] | None

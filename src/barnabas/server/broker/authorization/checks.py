@@ -41,7 +41,7 @@ REFUSALS: Final[Mapping[AclResourceType, ErrorCode]] = {
 MANY: Final = 500
 """More names are checked with pauses."""
 CHECKS_PER_TURN: Final = 500
-"""About 2 ms."""
+"""The number of checks after which the loop is given back, about 2 ms."""
 DENIALS_LOGGED: Final = 1_000
 """So many denials of one request are entries of the audit log. An entry takes about 40 microseconds, and a request of
 2 MB can name 100,000 resources."""

@@ -38,7 +38,7 @@ class Sums:
     def __init__(self, at: float) -> None:
         self.amounts: Amounts = NOTHING
         self.at = at
-        """When the name last used something."""
+        """The time at which the name last used something."""
 
     def add(self, amounts: Amounts, at: float) -> None:
         self.amounts = added(self.amounts, amounts)

@@ -78,9 +78,9 @@ class UsageEntry(Generic[K]):
 
     def __init__(self, key: K | None, since: float) -> None:
         self.key = key
-        """None for the entry of all others."""
+        """The key of the entry; None for the entry of all others."""
         self.since = self.at = since
-        """When the sums were 0, and the time for which they hold."""
+        """The time at which the sums were 0, and the time for which they hold."""
         self.sums: Amounts = NOTHING
         self.producer_id = -1
 

@@ -153,7 +153,7 @@ class FetchSession:
         session had begun to read the marked partitions for this request."""
         self.requests_in_progress = 0
         self.last_request_ms = NEVER_MS
-        """When the session's last request arrived, by the clock of `ReplicationContext.now_ms`."""
+        """The time at which the session's last request arrived, by the clock of `ReplicationContext.now_ms`."""
         self.closed = False
         self._reader: Hashable = None
 

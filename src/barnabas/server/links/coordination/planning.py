@@ -37,7 +37,7 @@ ACL_RULES_MAX: Final = 200
 ACL_RULE: Final = "type;name;operation;permission;principal"
 
 Key = tuple[str, int]
-"""Topic and partition."""
+"""The key of a mirror partition: topic and partition."""
 
 
 class SourceFacts(Struct, frozen=True):

@@ -19,7 +19,7 @@ class MirrorTimeLag:
         """The source's high watermark in its last answer."""
         self._answered_ms = 0
         self._level_ms = 0
-        """When the source gave the newest answer whose records are all here. Before there is one, the first answer."""
+        """The time of the source's newest answer whose records are all here; at first that of its first answer."""
 
     def on_answer(self, source_watermark: int, local_watermark: int, now_ms: int) -> None:
         """The source has answered a fetch with its high watermark."""

@@ -69,7 +69,7 @@ class ActiveLink:
         self._fetchers: dict[tuple[int, int], SourceFetcher] = {}
         self._metadata: dict[str, SourceTopic] = {}
         self._metadata_at = -1.0
-        """When the request for the metadata was sent (seconds of the loop's clock)."""
+        """The time at which the request for the metadata was sent (seconds of the loop's clock)."""
         self._refreshing: asyncio.Task[None] | None = None
         self._on_reopened = on_reopened
         self._was_open = False

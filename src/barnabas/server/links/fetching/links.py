@@ -21,7 +21,7 @@ from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.partition import Partition
 
 FindPartition = Callable[[str, int], Partition | None]
-"""`Partitions.get`."""
+"""Finds a partition of this broker, as `Partitions.get` does."""
 
 
 class MirrorLinks:

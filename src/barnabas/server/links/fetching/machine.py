@@ -148,7 +148,7 @@ class Mirror(Struct, frozen=True):
     leader_epoch: int
     mode: MirrorMode
     recovers: bool
-    """mirror.support.unclean.leader.election: whether ULE_RECOVERY is allowed."""
+    """Whether ULE_RECOVERY is allowed (mirror.support.unclean.leader.election)."""
     current: StoredMirror | None = None
     """The newest state. None until the stored state is known."""
     is_stored: bool = False
@@ -164,7 +164,7 @@ class Mirror(Struct, frozen=True):
     """How often the partition became FAILED since its last records were appended."""
     failed_until_ms: int = 0
     trouble: str = ""
-    """Why the last step has to be repeated."""
+    """The reason for which the last step has to be repeated."""
 
     @property
     def state(self) -> MirrorState | None:

@@ -76,7 +76,7 @@ class SourcePartition(NamedTuple):
     """A partition in the source's metadata."""
 
     leader: int
-    """-1 if there is none."""
+    """The broker that leads the partition; -1 if there is none."""
     leader_epoch: int
     """-1 if the source does not say."""
 
@@ -86,7 +86,7 @@ class SourceTopic(Struct, frozen=True):
 
     error: ErrorCode
     topic_id: TopicId | None = None
-    """None if the source has no topic ids."""
+    """The topic's id; None if the source has no topic ids."""
     partitions: Mapping[int, SourcePartition] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ class SourceFetch(Struct, frozen=True):
 
 
 SourceKey = tuple[str, int]
-"""Topic and partition."""
+"""The key of a partition of the source: topic and partition."""
 
 
 class SourceCall(NamedTuple):

@@ -56,9 +56,9 @@ class StoredMirror(Struct, frozen=True):
     fence_epoch: int = NO_LEADER_EPOCH
     """The first leader epoch in which this truncation may be carried out."""
     source_topic_id: UUID | None = None
-    """None if the source has no topic ids (Kafka before 2.8), or has not been asked yet."""
+    """The topic's id in the source; None without topic ids (Kafka before 2.8), and before the source was asked."""
     reason: str = ""
-    """Why the partition is FAILED."""
+    """The reason for which the partition is FAILED."""
 
 
 class LinkDefinition(Struct, frozen=True):
@@ -92,7 +92,7 @@ class MirrorReport(Struct, frozen=True):
     topic: str
     partition: int
     state: MirrorState | None
-    """None until the leader has read the stored state."""
+    """The state of the mirror; None until the leader has read the stored state."""
     position: MirrorPosition
     source_high_watermark: int = NO_OFFSET
     lag: int = NO_OFFSET
@@ -102,8 +102,8 @@ class MirrorReport(Struct, frozen=True):
     lag_ms: int = NO_OFFSET
     """For how long the mirror has been behind (`lag.py`); -1 if the source has not answered yet."""
     last_fetch_ms: int = NO_OFFSET
-    """When the source answered last (wall clock)."""
+    """The time of the source's last answer (wall clock)."""
     skipped_records: int = 0
     """Offsets that retention deleted on the source before they were mirrored, since this leader was elected."""
     reason: str = ""
-    """Why the mirror does not advance, if it does not."""
+    """The reason for which the mirror does not advance, if it does not."""

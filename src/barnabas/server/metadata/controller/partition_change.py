@@ -34,7 +34,7 @@ class Election(Enum):
     PREFERRED = auto()
     """The first replica, if it may lead, in place of the present leader."""
     UNCLEAN = auto()
-    """As ONLINE; but if no replica with all committed records is usable, one that may lack some."""
+    """The same replica as with ONLINE; if no replica with all committed records is usable, one that may lack some."""
 
 
 class PartitionChangeRules(Struct, frozen=True):

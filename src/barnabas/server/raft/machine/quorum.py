@@ -97,7 +97,7 @@ class Quorum:
         self.leader_id = election.leader_id
         self.leader_endpoints: Endpoints = ()
         self.leader_contact: LeaderContact | None = None
-        """None if this replica has had no response of its last leader."""
+        """The last leader's last response; None if this replica has had none."""
         self.voted = election.voted
         self._saved = election
         self._notified = LeaderAndEpoch(NO_NODE, 0)

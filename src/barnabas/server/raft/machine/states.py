@@ -77,7 +77,7 @@ class Follower(Struct):
 
     fetch_deadline_ms: int
     membership_check_ms: int
-    """When to check next whether the voters describe this node correctly (KIP-853)."""
+    """The time of the next check whether the voters describe this node correctly (KIP-853)."""
     has_fetched: bool = False
     """Whether a fetch from this leader has succeeded. Such a follower rejects pre-votes (KIP-996)."""
     refused: bool = False

@@ -32,7 +32,7 @@ class DirectoryView(Struct, frozen=True):
     total_bytes: int = -1
     usable_bytes: int = -1
     replicas: tuple[DirectoryReplica, ...] = ()
-    """Sorted by partition."""
+    """The replicas in the directory, sorted by partition."""
 
 
 def view_of(directory: LogDir, replicas: list[DirectoryReplica]) -> DirectoryView:

@@ -20,7 +20,7 @@ class ReplicaThrottle:
 
     def __init__(self, rate: int = UNLIMITED) -> None:
         self.rate = rate
-        """Bytes per second."""
+        """The rate in bytes per second."""
         self._replicas: dict[str, frozenset[int] | None] = {}
         """Topic -> its throttled partitions; None means all partitions."""
         self._left = float(rate)

@@ -105,7 +105,7 @@ class GroupCleaned(Struct, frozen=True):
     """The base offsets of the merged segments. The first is also the base offset of the new segment."""
     size: int
     changed: bool
-    """False if no record was removed: the segment is unchanged, and there are no new files."""
+    """Whether a record was removed; if not, the segment is unchanged, and there are no new files."""
 
 
 class PassDone(Struct, frozen=True):

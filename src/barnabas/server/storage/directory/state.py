@@ -54,10 +54,10 @@ class FoundLog(Struct, frozen=True):
     topic_partition: TopicPartition
     name: str
     topic_id: UUID | None
-    """None if it is unknown."""
+    """The id of the log's topic; None if it is unknown."""
     future: bool
     problem: str = ""
-    """Why the topic id is unknown."""
+    """The reason for which the topic id is unknown."""
 
 
 class _DirectoryListener(LogListener):
@@ -66,7 +66,7 @@ class _DirectoryListener(LogListener):
     def __init__(self, directory: LogDirState) -> None:
         self._directory = directory
         self.log: Log | None = None
-        """None until the log is open."""
+        """The log; None until it is open."""
 
     def on_failed(self, error: StorageError) -> None:
         if not isinstance(error, DamagedLogError):
@@ -94,7 +94,7 @@ class LogDirState:
         self.fs = fs
         self.path = path
         self.failure: StorageError | None = None
-        """Why the directory is offline, or None."""
+        """The reason for which the directory is offline, or None."""
         self.clean_shutdown, self.previous_broker_epoch = take_clean_shutdown(fs, path)
         if self.clean_shutdown and self.previous_broker_epoch < 0:
             self.previous_broker_epoch = read_broker_epoch(fs, path)

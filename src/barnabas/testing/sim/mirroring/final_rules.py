@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.mirroring.site import Site
 
 Rows = dict[int, bytes | None]
-"""Records by offset."""
+"""The records of a partition, by offset."""
 
 
 @dataclass(frozen=True, slots=True)

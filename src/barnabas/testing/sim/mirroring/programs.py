@@ -36,7 +36,7 @@ SHARED: Final = "shared"
 SHARERS: Final = "sharers"
 """A share group with members in the east only, in some runs."""
 OWN: Final = "own"
-"""A topic of the west."""
+"""The name of a topic of the west, which has one partition."""
 _DELIVERY: Final[dict[str, Any]] = {"delivery_timeout_ms": 6_000, "max_block_ms": 5_000}
 _PACE_S: Final = 0.3
 

@@ -81,7 +81,7 @@ class WorkloadFacts:
     fleeting: set[int | str] = field(default_factory=set)
     """The values that were acknowledged in the present topic of those that are deleted and created again."""
     fleeting_id: UUID | None = None
-    """The id of that topic."""
+    """The id of the topic that is created and deleted."""
     followed: dict[str, set[int | str]] = field(default_factory=dict)
     """The values that each follower has read."""
     removed_users: int = 0

@@ -102,7 +102,7 @@ class ClassicGroup(Struct):
     leader_id: str | None = None
     members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    """group.instance.id -> member id."""
+    """The member id of each static member, by its group.instance.id."""
     pending_join: dict[str, None] = field(default_factory=dict)
     """The member ids returned with MEMBER_ID_REQUIRED (KIP-394) that have not joined yet, in order. A dict serves as an
     ordered set."""
