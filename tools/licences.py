@@ -59,13 +59,13 @@ def named_packages(project: Mapping[str, object]) -> dict[str, list[str]]:
 
 def licence_of(package: PackageMetadata) -> str:
     """The licence as the package's metadata give it: an SPDX expression, else a classifier, else the first line."""
-    if expression := package.get("License-Expression"):
+    if expression := (package.get_all("License-Expression") or [""])[0]:
         return str(expression)
     classifiers = [text for text in package.get_all("Classifier") or () if text.startswith("License :: ")]
     names = sorted({text.rpartition(" :: ")[2] for text in classifiers} - {"OSI Approved"})
     if names:
         return ", ".join(COMMON.get(name, name) for name in names)
-    lines = (package.get("License") or "").strip().splitlines()
+    lines = (package.get_all("License") or [""])[0].strip().splitlines()
     first = lines[0].strip() if lines else ""
     return COMMON.get(first, first or "see its files")
 

@@ -204,7 +204,7 @@ class MirrorTask:
             position = await self._ports.opposite.stopped_position(found.source, self.name)
         elif bounds.log_start_offset > target.log_end_offset:
             leader.restart_at(partition, bounds.log_start_offset, now_ms)
-        comparison = m.Comparison(found.topic_id, bounds.log_start_offset, position)
+        comparison = m.LogComparison(found.topic_id, bounds.log_start_offset, position)
         self._become(m.on_compared(self._mirror, comparison, target, self._now_ms(), self._ports.rng))
 
     async def _find(self) -> None:

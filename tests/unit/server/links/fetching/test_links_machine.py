@@ -58,7 +58,7 @@ def test_a_new_mirror_is_aligned_fenced_and_then_fetches() -> None:
     assert m.next_step(mirror, log, 0) == m.LoadState()
     mirror = stored(m.on_loaded(mirror, None, log), log)
     assert m.next_step(mirror, log, 0) == m.CompareLogs()
-    mirror = stored(m.on_compared(mirror, m.Comparison(ID, 0, None), log, 0, RNG), log)
+    mirror = stored(m.on_compared(mirror, m.LogComparison(ID, 0, None), log, 0, RNG), log)
     assert (mirror.state, m.next_step(mirror, log, 0)) == (S.EPOCH_FENCING, m.FindSource())
     mirror = m.on_source_found(mirror, 7, ID, 0, RNG)
     assert m.next_step(mirror, log, 0) == m.RaiseLeaderEpoch(7 + m.EPOCH_HEADROOM)
@@ -157,14 +157,14 @@ def test_a_topic_that_was_created_again_fails_the_mirror() -> None:
 def test_a_failback_truncates_to_the_end_of_the_epoch_that_an_unclean_election_ended_earlier() -> None:
     log = FakeLog(0, 10, 4, earlier_end=5)
     mirror = stored(m.on_loaded(m.elected(5, MirrorMode.ACTIVE), None, log), log)
-    mirror = m.on_compared(mirror, m.Comparison(ID, 0, MirrorPosition(3, 7)), log, 0, RNG)
+    mirror = m.on_compared(mirror, m.LogComparison(ID, 0, MirrorPosition(3, 7)), log, 0, RNG)
     assert m.next_step(stored(mirror, log), log, 0) == m.SaveTail(5)
 
 
 def test_a_failback_truncates_to_the_position_of_the_opposite_mirror_in_a_later_epoch() -> None:
     log = FakeLog(0, 10, 4)
     mirror = stored(m.on_loaded(m.elected(5, MirrorMode.ACTIVE), None, log), log)
-    mirror = m.on_compared(mirror, m.Comparison(ID, 0, MirrorPosition(3, 7)), log, 0, RNG)
+    mirror = m.on_compared(mirror, m.LogComparison(ID, 0, MirrorPosition(3, 7)), log, 0, RNG)
     mirror = stored(mirror, log)
     assert m.next_step(mirror, log, 0) == m.SaveTail(7)
     mirror = m.on_tail_saved(mirror)
@@ -183,7 +183,7 @@ def test_a_failback_truncates_to_the_position_of_the_opposite_mirror_in_a_later_
 def test_records_of_unknown_origin_are_not_truncated() -> None:
     log = FakeLog(0, 10, 4)
     mirror = stored(m.on_loaded(m.elected(5, MirrorMode.ACTIVE), None, log), log)
-    mirror = m.on_compared(mirror, m.Comparison(ID, 0, None), log, 0, RNG)
+    mirror = m.on_compared(mirror, m.LogComparison(ID, 0, None), log, 0, RNG)
     assert mirror.state is S.FAILED
 
 
