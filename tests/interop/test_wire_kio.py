@@ -9,7 +9,7 @@ import pytest
 from kio import index as kio_index
 from kio import serial as kio_serial
 
-from barnabas.protocol.wire.apis import APIS, PRIVATE_FROM, Api
+from barnabas.protocol.wire.apis import APIS, PRIVATE_FROM, WireApi
 from barnabas.protocol.wire.codec import decode, encode
 from tests.property.wire_values import full
 
@@ -23,7 +23,7 @@ SIDES = [
 
 @pytest.mark.parametrize(("api", "side"), SIDES)
 @pytest.mark.parametrize("size", [0, 1, 3])
-def test_kio_reads_our_bytes_and_writes_the_same(api: Api, side: str, size: int) -> None:
+def test_kio_reads_our_bytes_and_writes_the_same(api: WireApi, side: str, size: int) -> None:
     """Full values, not arbitrary ones: kio turns error codes and times into types of its own, which are narrower."""
     cls: Any = api.request if side == "request" else api.response
     compared = 0

@@ -30,7 +30,7 @@ OTHERS: Final = frozenset({"out/site/index.html"})
 """Files that are not part of the project: those that a command writes."""
 LINK: Final = re.compile(r"\]\(([^)#]+)")
 PACKAGES: Final = re.compile(r"^Inside `(\w+)`:$(.*?)(?=^Inside|^Every source)", re.MULTILINE | re.DOTALL)
-NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBERS: Final = {5: "five", 6: "six", 7: "seven", 8: "eight", 12: "twelve", 13: "thirteen", 14: "fourteen"}
 
 
 @dataclass(frozen=True, slots=True)

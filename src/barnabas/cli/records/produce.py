@@ -13,7 +13,7 @@ from barnabas.cli.completing import topics as complete_topics
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
 from barnabas.cli.records.line_format import LineReader, unescape
-from barnabas.cli.records.producing import EncodingReader, RecordLineReader, Written, produce_lines, stdin
+from barnabas.cli.records.producing import EncodingReader, RecordLineReader, WrittenLines, produce_lines, stdin
 from barnabas.cli.records.registries import RegistryUrl, open_documents, open_encoder
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run, with_bootstrap
 from barnabas.client.explanations.words import counted, rate
@@ -85,7 +85,7 @@ def produce(
         note(f"  partition {partition}, {f'offset {first}' if first == last else f'offsets {first} to {last}'}")
 
 
-def _run(settings: dict[str, object], topic: str, file: Path | None, reader: RecordLineReader) -> Written:
+def _run(settings: dict[str, object], topic: str, file: Path | None, reader: RecordLineReader) -> WrittenLines:
     source = file.open("rb") if file else stdin()
     with source:
         if not sys.stderr.isatty():

@@ -38,7 +38,7 @@ class EncodingReader:
 
 
 @dataclass
-class Written:
+class WrittenLines:
     """What was sent, and where the brokers have put it."""
 
     count: int = 0
@@ -72,7 +72,7 @@ async def produce_lines(
     reader: RecordLineReader,
     *,
     progress: Progress | None = None,
-) -> Written:
+) -> WrittenLines:
     """Send every line and wait for the acknowledgements.
 
     Raises the KafkaError of the first record that the broker rejected; the lines after that record may or may not have
@@ -88,7 +88,7 @@ async def produce_lines(
         elif metadata is not None:
             written.add(metadata)
 
-    written = Written()
+    written = WrittenLines()
     task = progress.add_task(f"to {topic}", total=None) if progress else None
     async with AsyncProducer(settings) as producer:
         await producer.cluster.reach()

@@ -1,7 +1,7 @@
 """Shell: builds the objects of share groups on this node: coordinator, partition leaders, sessions and configs.
 
 `build_shares` builds `Shares`, the interface for the handlers. `ShareGroupListener` notifies them of leaderships and
-images. Requests to other brokers are in `channels/shares.py`.
+images. Requests to other brokers are in `peers/shares.py`.
 """
 
 from __future__ import annotations

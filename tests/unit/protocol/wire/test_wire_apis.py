@@ -12,8 +12,8 @@ from barnabas.protocol.wire.apis import (
     BOTH,
     CONTROLLER,
     PRIVATE_FROM,
-    Api,
     ApiKey,
+    WireApi,
     request_header_version,
     response_header_version,
 )
@@ -22,7 +22,7 @@ from barnabas.protocol.wire.versions import OPEN_END
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_table_rows_match_the_message_classes(api: Api) -> None:
+def test_table_rows_match_the_message_classes(api: WireApi) -> None:
     for cls in (api.request, api.response):
         schema = schema_of(cls)
         assert schema.key == api.key

@@ -13,6 +13,7 @@ from functools import partial
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.server.links.fetching.link import ActiveLink
 from barnabas.server.links.fetching.ports import OpenSource, SourceCluster
 from barnabas.server.links.fetching.task import MirrorTask, TaskPorts
 from barnabas.server.links.fetching.values import MirrorMode, MirrorReport

@@ -6,8 +6,8 @@
 - 3: flexible; software name and version of the client (KIP-511); supported and finalized features (KIP-584)
 - 4: lists features whose minimum level is 0, which older clients reject (KAFKA-17011)
 
-The response is derived from the table of the listener (`broker/apis.py`, `broker/controller_apis.py`), so brokers and
-controllers share this handler. The header of the response has no tagged fields in any version. For an unknown version
+The response is derived from the rows of the listener's kind in `broker/apis.py`, so brokers and controllers share this
+handler. The header of the response has no tagged fields in any version. For an unknown version
 the dispatcher sends a response of version 0 that contains the versions of this API (KIP-511).
 
 Not implemented: ZkMigrationReady is always false.

@@ -83,7 +83,7 @@ async def add_raft_voter(port: AdminPort, ctx: RequestContext, request: AddRaftV
     - 0: adds an observer of the metadata quorum to its voters (KIP-853)
     - 1: AckWhenCommitted false requests the response before the change is committed (KIP-1186)
 
-    The broker forwards the request to the leader of the quorum, see `handlers/quorum/add_raft_voter.py`.
+    The broker forwards the request to the leader of the quorum, see `handlers/quorum/forwards.py`.
     """
     return await port.controller.call(request, ctx.api_version, ctx)
 
@@ -93,6 +93,6 @@ async def remove_raft_voter(port: AdminPort, ctx: RequestContext, request: Remov
 
     - 0: removes a voter from the metadata quorum (KIP-853)
 
-    The broker forwards the request to the leader of the quorum, see `handlers/quorum/remove_raft_voter.py`.
+    The broker forwards the request to the leader of the quorum, see `handlers/quorum/forwards.py`.
     """
     return await port.controller.call(request, ctx.api_version, ctx)

@@ -25,7 +25,7 @@ the request, of each partition and of `fetch.max.bytes` hold.
 
 Records that are only in the object store are read from there for consumers (KIP-405), for at most
 remote.fetch.max.wait.ms; followers get OFFSET_MOVED_TO_TIERED_STORAGE. The fields for the metadata quorum (ClusterId,
-ReplicaDirectoryId, HighWatermark) are ignored here; `handlers/quorum/fetch.py` serves them on the controllers'
+ReplicaDirectoryId, HighWatermark) are ignored here; `handlers/quorum/forwards.py` serves them on the controllers'
 listener.
 """
 
