@@ -23,6 +23,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "THIRD_PARTY.md",
     "bench/README.md",
     "deploy/*.md",
     "deploy/**/README.md",
