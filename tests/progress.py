@@ -7,6 +7,7 @@ committed offset, the size of a log) and fail only when that value stands still 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -20,6 +21,7 @@ from barnabas.core.errors import KafkaError
 STANDSTILL_S: Final = 120.0
 """A process that is alive does something observable within this time, however busy the machine is."""
 _POLL_S: Final = 0.1
+_LOOP_POLL_S: Final = 0.01
 
 
 class Standstill:
@@ -59,6 +61,20 @@ def wait_until(
     while not condition():
         standstill.check(progress())
         time.sleep(_POLL_S)  # other processes cannot notify this one
+
+
+async def until(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    progress: Callable[[], object] = lambda: None,
+    patience_s: float = STANDSTILL_S,
+) -> None:
+    """`wait_until` for the tests that are coroutines."""
+    standstill = Standstill(what, patience_s)
+    while not condition():
+        standstill.check(progress())
+        await asyncio.sleep(_LOOP_POLL_S)  # what is waited for may be in another process or thread
 
 
 def flush(producer: Producer, patience_s: float = STANDSTILL_S) -> None:

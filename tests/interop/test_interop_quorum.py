@@ -14,6 +14,7 @@ from barnabas.server.node.server import Node
 from barnabas.server.quorum.metadata_log import RaftMetadataLog
 from barnabas.testing.ports import free_ports
 from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka
+from tests.progress import until
 
 KAFKA = 3
 
@@ -45,7 +46,7 @@ async def leader(nodes: dict[int, Node], among: set[int]) -> int:
         said = {node.parts.metadata.leader_id if node.parts else -1 for node in nodes.values()}
         if len(said) == 1 and said <= among:
             return said.pop()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # Apache Kafka's controller is another process
 
 
 async def caught_up(nodes: dict[int, Node]) -> None:
@@ -56,15 +57,15 @@ async def caught_up(nodes: dict[int, Node]) -> None:
             view = log.describe() if isinstance(log, RaftMetadataLog) else None
             if view is not None and {replica.log_end_offset for replica in view.voters} == {view.high_watermark}:
                 return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # Apache Kafka's controller is another process
 
 
 async def registered(nodes: dict[int, Node]) -> None:
     """When the images of ours name every controller."""
-    while not all(
-        node.parts and node.parts.image.brokers.controllers.keys() == {1, 2, KAFKA} for node in nodes.values()
-    ):
-        await asyncio.sleep(0.05)
+    await until(
+        lambda: all(n.parts and n.parts.image.brokers.controllers.keys() == {1, 2, KAFKA} for n in nodes.values()),
+        "the images of ours name every controller",
+    )
 
 
 @pytest.mark.timeout(300)

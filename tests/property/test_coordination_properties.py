@@ -1,5 +1,8 @@
 """Groups under random histories: no partition has two owners, epochs never decrease, all members are reconciled in the
-end, and replaying the log gives the state of the coordinator that wrote it."""
+end, and replaying the log gives the state of the coordinator that wrote it.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

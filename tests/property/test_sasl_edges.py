@@ -1,4 +1,7 @@
-"""Whatever a client sends before it has authenticated: no exception, no request is served, and nothing is held."""
+"""Whatever a client sends before it has authenticated: no exception, no request is served, and nothing is held.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ one
 responses are true     a transaction whose commit succeeded is committed in all partitions; likewise an abort
 no zombie              no producer commits after a newer incarnation has received its epoch
 nobody fenced in vain  no producer is fenced before a newer incarnation has asked for an epoch
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

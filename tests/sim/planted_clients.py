@@ -1,6 +1,8 @@
 """Planted bugs of our clients. Each one makes the production code wrong in one place, in a way that a programmer might.
 
 They show themselves to programs that leave a loop in the middle, cancel calls, and fail (`workload/impatience.py`).
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

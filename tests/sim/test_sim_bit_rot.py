@@ -1,4 +1,7 @@
-"""A bit that flips while the node is down: the node refuses, takes one partition offline, or serves what it served."""
+"""A bit that flips while the node is down: the node refuses, takes one partition offline, or serves what it served.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 docs/OPERATIONS.md lists what the seconds are. The bound is the time after which the controller knows that the node is
 gone, and one second for everything else.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

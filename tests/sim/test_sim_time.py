@@ -1,4 +1,4 @@
-"""Retention, expiry and time-outs of the production broker over days of virtual time."""
+"""Retention, expiry and time-outs of the production broker over days. Sleeps take virtual time."""
 
 from __future__ import annotations
 

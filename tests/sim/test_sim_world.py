@@ -1,4 +1,4 @@
-"""The parts of the simulated world: loop, network, disk, guard, processes."""
+"""The parts of the simulated world: loop, network, disk, guard, processes. Sleeps take virtual time."""
 
 from __future__ import annotations
 

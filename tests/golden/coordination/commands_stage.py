@@ -1,4 +1,7 @@
-"""Script commands that change the environment: configs, time, topics, the log, the partition's leadership."""
+"""Script commands that change the environment: configs, time, topics, the log, the partition's leadership.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

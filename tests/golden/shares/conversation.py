@@ -3,6 +3,8 @@
 The production group coordinator and share coordinator each use one partition in memory, with the production persister
 in between. Scripts have the format of `tests/golden/coordination`. Log lines of the share coordinator name its topic. A
 script may begin with the comment `# group.share.assignment.interval.ms=N`; without it, the interval is 0.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ A script is a list of steps: commands, a line of dashes, and the output (respons
 response, or those in `as=1000/0`. Commands are listed in `COMMANDS`. Time is virtual and advances with `wait` only. The
 production coordinator and its marker sender use a partition in memory. With `markers hold` partition leaders do not
 respond; with `markers fail CODE` they reject one request.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A script has commands, a line of dashes, and the output (responses, messages bet
 `__transaction_state-0`, the logs of data partitions). The brokers 1, 2 and 3 each have a production coordinator
 (`transaction_cluster`). At first broker 1 is the coordinator, and broker p + 1 leads t-p. The producer has one
 transactional id, `id`. Commands are the functions below that have a docstring.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.stream import ConsumerRecord, ProducerRecord, Stream, exactly_once
+from tests.progress import until
 
 Record = ConsumerRecord[bytes, bytes]
 PARTITIONS = 4
@@ -75,8 +76,10 @@ async def running(*streams: Stream) -> AsyncIterator[None]:
 
 
 async def until_processed(count: int, *streams: Stream) -> None:
-    while sum(stream.processed for stream in streams) < count:
-        await asyncio.sleep(0.01)
+    def processed() -> int:
+        return sum(stream.processed for stream in streams)
+
+    await until(lambda: processed() >= count, f"{count} records are processed", progress=processed)
 
 
 async def test_a_function_may_be_plain_or_async_and_return_no_one_or_many_records(
@@ -235,7 +238,7 @@ async def test_partitions_move_between_streams_without_loss_or_duplicates(
             while not two.processed:
                 await fill(servers, topic, range(fed, fed + 40))
                 fed += 40
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # the first stream goes on meanwhile
         await fill(servers, topic, range(fed, fed + 40))
         await until_processed(fed + 40, one, two)
     assert await numbers(servers, output) == list(range(fed + 40))

@@ -61,9 +61,9 @@ async def torture(folder: Path, *, seed: int, acts: int, pause_s: float = 1.0, d
             total = sum(map(len, promises.sent.values()))
             async with asyncio.timeout(drain_s):
                 while not all(len(values) == total for values in seen.values()):
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.1)  # between two looks at clients and log
                 while sum(map(len, (await read_log(servers, "out")).values())) < total:
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.1)  # between two looks at clients and log
             over.set()
         log = await read_log(servers, "in")
         check_promises(promises, log)

@@ -48,7 +48,7 @@ class Chaos:
         order = names + [self.rng.choice(names) for _ in range(acts - len(names))]
         self.rng.shuffle(order)
         for name in order[:acts]:
-            await asyncio.sleep(self.rng.uniform(*calm_s))
+            await asyncio.sleep(self.rng.uniform(*calm_s))  # the clients work without faults for a random time
             await self._acts[name]()
             self.done.append(name)
 
@@ -62,7 +62,7 @@ class Chaos:
         assert self.broker.process is not None
         os.kill(self.broker.process.pid, signal.SIGSTOP)
         try:
-            await asyncio.sleep(self.pause_s)
+            await asyncio.sleep(self.pause_s)  # the fault lasts so long
         finally:
             os.kill(self.broker.process.pid, signal.SIGCONT)
 
@@ -104,7 +104,7 @@ async def produce_until(stop: asyncio.Event, servers: str, topic: str, promises:
 
                 future.add_done_callback(settled)
                 number += 1
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # at most 500 records a second
 
 
 class Order(RebalanceListener):

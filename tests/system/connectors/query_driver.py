@@ -71,8 +71,8 @@ def run_all(spark: Any, folder: Path, queries: list[dict[str, Any]]) -> None:
             if one is None:
                 one = running[name] = start(spark, folder, query, once=False)
                 while one.isActive and one.lastProgress is None:
-                    time.sleep(0.2)
-        time.sleep(0.2)
+                    time.sleep(0.2)  # Spark's JVM does not notify Python of progress
+        time.sleep(0.2)  # between two looks at the queries
 
 
 def run_once(spark: Any, folder: Path, query: dict[str, Any]) -> None:

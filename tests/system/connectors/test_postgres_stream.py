@@ -83,7 +83,7 @@ def test_the_topic_is_the_table_after_many_kills(tmp_path: Path) -> None:
                     server.start()
                     if number % 4 != 3:
                         driver.wait_for_batches(1)  # the query outlives the server
-                    time.sleep(rng.random() * 6)
+                    time.sleep(rng.random() * 6)  # the moment of the kill is at random
                 driver.kill()
             writers.stop()
             driver.finish()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.progress import until
 from tests.system.quorum.test_quorum_nodes import ALL, Nodes, nodes
 
 
@@ -24,8 +25,9 @@ async def tool(name: str, at: int, *arguments: str) -> str:
 
 
 async def voters(made: Nodes, wanted: tuple[int, ...]) -> None:
-    while any(made.log(node_id).voter_set.ids != wanted for node_id in made.running):
-        await asyncio.sleep(0.02)
+    await until(
+        lambda: all(made.log(node_id).voter_set.ids == wanted for node_id in made.running), f"{wanted} are the voters"
+    )
 
 
 @pytest.mark.system

@@ -18,6 +18,7 @@ from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
 from barnabas.server.quorum.metadata_log import RaftMetadataLog
 from barnabas.testing.ports import free_ports
+from tests.progress import until
 
 ALL = (1, 2, 3)
 
@@ -61,7 +62,7 @@ class Nodes:
             said = {self.log(node_id).leader_id for node_id in self.running}
             if len(said) == 1 and said <= self.running.keys():
                 return said.pop()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # until the nodes agree
 
     async def ask(self, node_id: int, request: Any) -> Any:
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{self.clients[node_id]}") as admin:
@@ -127,8 +128,7 @@ def test_any_broker_describes_a_static_quorum_after_the_loss_of_its_leader(tmp_p
 def test_any_broker_removes_a_voter_that_joined_automatically(tmp_path: Path) -> None:
     async def main() -> None:
         async with nodes(tmp_path, static=False) as made:
-            while any(made.log(node_id).voter_set.ids != ALL for node_id in ALL):
-                await asyncio.sleep(0.05)
+            await until(lambda: all(made.log(node_id).voter_set.ids == ALL for node_id in ALL), "all are voters")
             leader = await made.leader()
             removed, asked = (node_id for node_id in ALL if node_id != leader)
             directory = next(key for key in made.log(leader).voter_set.keys if key.id == removed).directory_id

@@ -124,20 +124,20 @@ def _rotate_certificates(cluster: ConfiguredCluster, load: Load) -> None:
     assert presented(address, before) in store.read_text()
     (renew,) = commands("### Certificates of nodes")
     run(renew)
-    time.sleep(CHECK_EVERY_S)
+    time.sleep(CHECK_EVERY_S)  # the nodes look at their files this often
     assert presented(address, before) in store.read_text()
     load.wait_for_more()
 
     add, renew, drop = commands("### The authority")
     run(add)
-    time.sleep(CHECK_EVERY_S)
+    time.sleep(CHECK_EVERY_S)  # the nodes look at their files this often
     load.move(client_settings("alice", "old-secret"))  # librdkafka reads ca.pem when it starts
     run(renew)
-    time.sleep(CHECK_EVERY_S)
+    time.sleep(CHECK_EVERY_S)  # the nodes look at their files this often
     _restart(cluster, 2)  # every node opens new connections to node 2, and node 2 to every node
     wait_in_sync(admin)
     assert "Barnabas cluster cluster 2" in run(drop)
-    time.sleep(CHECK_EVERY_S)
+    time.sleep(CHECK_EVERY_S)  # the nodes look at their files this often
     _restart(cluster, 3)
     wait_in_sync(admin)
     assert presented(address, trust.read_text()) in store.read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, KafkaError, Topic
 from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, ConfigResourceType, NewTopic
 from barnabas.core.telemetry import render
 from barnabas.testing.embedded import AsyncEmbeddedBroker
-from tests.progress import Standstill
+from tests.progress import Standstill, until
 from tests.system.tiered.archive import SEGMENT_BYTES, SETTINGS, value_of
 
 pytestmark = pytest.mark.system
@@ -34,10 +33,10 @@ def test_throttled_reads_do_not_delay_other_partitions(tmp_path: Path) -> None:
                 await _alter(admin, {"remote.log.manager.copy.max.bytes.per.second": str(SEGMENT_BYTES // 2)})
                 await _create(admin)
                 await _write(servers)
-                await _until("a copy waits", lambda: _sample(broker, "remote_copy_throttle_time_max") > 0)
+                await until(lambda: _sample(broker, "remote_copy_throttle_time_max") > 0, "a copy waits")
                 await _alter(admin, {"remote.log.manager.copy.max.bytes.per.second": None})
                 local = Path(broker.data_dir, "archive-0")
-                await _until("one segment is local", lambda: len(list(local.glob("*.log"))) == 1)
+                await until(lambda: len(list(local.glob("*.log"))) == 1, "one segment is local")
                 await _alter(
                     admin,
                     {
@@ -107,10 +106,3 @@ async def _write(servers: str) -> None:
             sent = [await producer.send(topic, value=value_of(number), partition=0) for number in range(RECORDS)]
             await producer.flush()
             await asyncio.gather(*sent)
-
-
-async def _until(what: str, condition: Callable[[], bool]) -> None:
-    standstill = Standstill(what)
-    while not condition():
-        standstill.check(None)
-        await asyncio.sleep(0.05)

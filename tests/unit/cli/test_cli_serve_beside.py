@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.serve.beside import EmbeddedServiceError, _ServiceThread
+from tests.progress import until
 
 
 class FakeService:
@@ -51,9 +52,7 @@ def builders(log: list[str], error: Exception | None = None) -> list[Any]:
 
 
 async def started(log: list[str]) -> None:
-    async with asyncio.timeout(120):
-        while "console runs in its thread" not in log:
-            await asyncio.sleep(0.001)
+    await until(lambda: "console runs in its thread" in log, "the console runs")
 
 
 def test_services_run_in_a_thread_until_they_are_stopped() -> None:

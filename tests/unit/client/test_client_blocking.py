@@ -60,7 +60,7 @@ def test_a_signal_ends_a_call_that_it_does_not_wake() -> None:
         await asyncio.sleep(0)  # the main thread waits, or begins to
         signal.pthread_kill(loops._thread.ident or 0, signal.SIGUSR1)
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(5)  # is interrupted
         except asyncio.CancelledError:
             outcome.append("cancelled")
             raise

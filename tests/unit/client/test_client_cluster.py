@@ -187,7 +187,7 @@ async def test_a_server_that_drops_packets_leaves_time_for_the_next() -> None:
 
     async def opener(to: Destination, *more: Any, setup_s: float, **rest: Any) -> OutgoingConnection:
         if to.host == "blackhole":
-            await asyncio.sleep(setup_s)
+            await asyncio.sleep(setup_s)  # as an attempt whose packets are dropped
             raise BrokerUnreachableError("no answer")
         return await fake.opener(to, *more, setup_s=setup_s, **rest)
 

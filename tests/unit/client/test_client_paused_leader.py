@@ -29,6 +29,7 @@ from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
 from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
 from barnabas.protocol.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.progress import until
 from tests.unit.client.fake_cluster import SILENCE, FakeCluster, partitions_added
 from tests.unit.client.test_client_reader import batch
 
@@ -58,8 +59,7 @@ def elect(fake: FakeCluster, leader: int) -> None:
 
 async def asked(fake: FakeCluster, key: ApiKey, count: int) -> None:
     """Wait until the brokers have got `count` requests of a kind."""
-    while sum(1 for _, seen, _ in fake.requests if seen is key) < count:
-        await asyncio.sleep(0.001)
+    await until(lambda: sum(1 for _, seen, _ in fake.requests if seen is key) >= count, f"{count} requests {key.name}")
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -75,7 +75,7 @@ async def test_records_arrive_in_order_at_the_next_leader(idempotent: bool) -> N
         sent = []
         for number in range(1, 4):
             sent.append(await producer.send("t", b"%d" % number, partition=0))
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # each record gets a batch of its own
         await asked(fake, ApiKey.METADATA, metadata + 2)  # the client asks for a successor that there is not yet
         assert not any(record.done() for record in sent)
         await producer.send_and_wait("t", b"another", partition=1)

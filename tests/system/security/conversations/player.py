@@ -83,7 +83,7 @@ class Conversation:
                     self._user = name, password, mechanism
                     return None
                 case "wait":
-                    await asyncio.sleep(float(rest))
+                    await asyncio.sleep(float(rest))  # a line of the script
                     return None
                 case "add" | "remove":
                     await self._change_user(rest, verb == "add")

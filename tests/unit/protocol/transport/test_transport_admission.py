@@ -1,4 +1,7 @@
-"""New connections of a listener wait, or are refused, while the limits of connections do not admit them."""
+"""New connections of a listener wait, or are refused, while the limits of connections do not admit them.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

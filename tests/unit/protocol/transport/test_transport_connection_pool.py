@@ -113,7 +113,7 @@ class Network:
         self, to: Destination, config: ConnectionConfig, errors: ConnectionErrors, *, setup_s: float, tls: Any
     ) -> OutgoingConnection:
         self.attempts += 1
-        await asyncio.sleep(self.delay_s)
+        await asyncio.sleep(self.delay_s)  # the connection is set up
         if self.down:
             raise errors.unreachable(to, "refused", ConnectionRefusedError())
         connection = OutgoingConnection(to, config, errors)

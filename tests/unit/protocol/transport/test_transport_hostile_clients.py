@@ -1,4 +1,7 @@
-"""Clients of a secure listener that do not authenticate: their time, number and memory are limited."""
+"""Clients of a secure listener that do not authenticate: their time, number and memory are limited.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A connection whose client is delayed by a quota: its response is sent, and its next request waits."""
+"""A connection whose client is delayed by a quota: its response is sent, and its next request waits.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

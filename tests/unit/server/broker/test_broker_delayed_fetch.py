@@ -1,6 +1,7 @@
 """Waiting Fetch requests: which changes complete them, and what remains of a session that ends.
 
-Time is virtual: a sleep of 200 s takes no real time."""
+Sleeps take virtual time: one of 200 s takes no real time.
+"""
 
 from __future__ import annotations
 

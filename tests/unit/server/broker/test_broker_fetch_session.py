@@ -1,4 +1,7 @@
-"""One fetch session: which partitions its next request reads, and by which changes a waiting request is completed."""
+"""One fetch session: which partitions its next request reads, and by which changes a waiting request is completed.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A consumer with a fetch session gets the same responses as one without, while records are appended and deleted,
 leaders change, and topics are created and deleted. The seed decides about the changes.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

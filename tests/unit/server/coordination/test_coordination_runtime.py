@@ -1,4 +1,7 @@
-"""`CoordinatorRuntime`: commits, failed appends, loading, lost leadership; with a state machine that adds numbers."""
+"""`CoordinatorRuntime`: commits, failed appends, loading, lost leadership; with a state machine that adds numbers.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

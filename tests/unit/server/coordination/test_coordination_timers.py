@@ -1,4 +1,4 @@
-"""`Timers` after the process was suspended."""
+"""`Timers` after the process was suspended. Sleeps take virtual time."""
 
 from __future__ import annotations
 

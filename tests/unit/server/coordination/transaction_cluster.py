@@ -4,6 +4,8 @@ The log of `__transaction_state-0` is shared. A leader's records are committed a
 leadership moves, the old leader continues without committing until it is notified (`told`). Data partitions have real
 producer state. Their leaders learn of leadership changes at once; the metadata images of other brokers may be `behind`.
 `fate` determines which messages are lost.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A controller service over a log in memory, and brokers that are whatever a test says. Time is virtual."""
+"""A controller service over a log in memory, and brokers that are whatever a test says. Sleeps take virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller as a service: its terms, the sessions of brokers, orderly shutdown. Time is virtual."""
+"""The controller as a service: its terms, the sessions of brokers, orderly shutdown. Sleeps take virtual time."""
 
 from __future__ import annotations
 

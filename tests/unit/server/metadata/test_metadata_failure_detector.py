@@ -1,5 +1,7 @@
-"""The active controller fences a broker whose process has ended, before the session of the broker ends. Time is
-virtual."""
+"""The active controller fences a broker whose process has ended, before the session of the broker ends.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

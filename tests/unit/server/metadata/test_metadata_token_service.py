@@ -1,4 +1,7 @@
-"""The delegation tokens of a running controller: which token an HMAC belongs to, and when expired tokens go."""
+"""The delegation tokens of a running controller: which token an HMAC belongs to, and when expired tokens go.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from barnabas.core.config import ConfigError
 from barnabas.server.broker.client_metrics.otlp import read_metrics
 from barnabas.server.node.otlp_push import Receiver, parse_headers
 from barnabas.testing.embedded import AsyncEmbeddedBroker
+from tests.progress import until
 
 Received = tuple[str, dict[str, str], bytes]
 
@@ -58,9 +59,7 @@ def test_a_node_pushes_what_its_page_has(status: int, result: str) -> None:
             async with AsyncEmbeddedBroker(config=config) as broker:
                 assert broker.node is not None
                 pushes = broker.node.metrics.counter("barnabas_otlp_pushes_total", result=result)
-                async with asyncio.timeout(60):
-                    while pushes.value == 0:
-                        await asyncio.sleep(0.05)
+                await until(lambda: pushes.value > 0, "the node has pushed its metrics")
 
         asyncio.run(main())
     path, headers, body = received[0]

@@ -14,6 +14,7 @@ from barnabas.server.metadata.image.persistent import PersistentMap
 from barnabas.server.metadata.image.small import ConfigsImage, QuotasImage, broker_resource
 from barnabas.server.node.config import build_config
 from barnabas.server.node.connection_limits import ConnectionLimitsUpdater, build_connection_quotas
+from tests.progress import until
 
 STATIC = {"log.dirs": "/d", "max.connections": "5", "listener.name.plaintext.max.connections": "4"}
 BROKER, DEFAULTS = broker_resource(1), broker_resource(None)
@@ -55,9 +56,7 @@ def test_limits_follow_the_metadata() -> None:
             overrides = {"max.connections.per.ip.overrides": "localhost:2,::ffff:10.0.0.1:3"}
             now = updated(updater, now, image({DEFAULTS: overrides}, {}))
             assert admitted(quotas, "10.0.0.1") == 3
-            async with asyncio.timeout(20):
-                while admitted(quotas, "127.0.0.1") != 2:  # the name is resolved in a thread
-                    await asyncio.sleep(0.01)
+            await until(lambda: admitted(quotas, "127.0.0.1") == 2, "a thread has resolved the name")
             rates: dict[QuotaEntity, dict[str, float]] = {
                 (("ip", "10.0.0.9"),): {"connection_creation_rate": 0.1},
                 (("user", "a"),): {"producer_byte_rate": 1.0},

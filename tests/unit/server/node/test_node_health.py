@@ -20,7 +20,7 @@ from barnabas.server.node.setup.log_dirs import full_directories
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import DiskUsage
 from barnabas.testing.ports import free_ports
-from tests.progress import Standstill
+from tests.progress import until
 from tests.unit.server.node.test_node_metrics_pages import get
 
 READY = NodeState(
@@ -126,10 +126,7 @@ def test_node_without_a_quorum_says_what_it_waits_for(tmp_path: Path, caplog: py
     async def main() -> None:
         node = Node(config, cluster_id="4L6g3nShT-eMCtK--X86sw", metrics_url="http://127.0.0.1:0")
         running = asyncio.create_task(node.run())
-        standstill = Standstill("the node logs that it waits")
-        while len(lines(caplog)) < 2:
-            standstill.check(running.done())
-            await asyncio.sleep(0.02)
+        await until(lambda: len(lines(caplog)) >= 2, "the node logs that it waits", progress=running.done)
         assert node.pages is not None
         answers = [
             await asyncio.to_thread(get, node.pages.url.replace("/metrics", path)) for path in ("/healthz", "/readyz")

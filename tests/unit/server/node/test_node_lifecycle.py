@@ -1,4 +1,4 @@
-"""A broker's life in its cluster, with a real controller at the other end. Time is virtual."""
+"""A broker's life in its cluster, with a real controller at the other end. Sleeps take virtual time."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.server.node.loop_watchdog import LoopWatchdog
+from tests.progress import until
 
 
 def hold_the_loop(watch: LoopWatch, dog: LoopWatchdog) -> None:
@@ -30,8 +31,7 @@ def test_the_function_that_held_the_loop_is_logged(caplog: pytest.LogCaptureFixt
         task = asyncio.ensure_future(dog.run())
         await asyncio.sleep(0)
         hold_the_loop(watch, dog)
-        while not watch.reported:
-            await asyncio.sleep(0.01)
+        await until(lambda: bool(watch.reported), "the watchdog reports")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

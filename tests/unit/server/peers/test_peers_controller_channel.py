@@ -1,4 +1,4 @@
-"""The way to the active controller: it moves, cannot be reached, does not answer. Time is virtual."""
+"""The way to the active controller: it moves, cannot be reached, does not answer. Sleeps take virtual time."""
 
 from __future__ import annotations
 

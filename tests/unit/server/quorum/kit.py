@@ -1,5 +1,8 @@
 """A quorum of metadata logs in virtual time: production code but for the disk, which is in memory, and the sockets:
-every message is encoded and decoded as on the wire, and answered by the production handlers."""
+every message is encoded and decoded as on the wire, and answered by the production handlers.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the metadata log makes of a disk that is full, that fails, that loses power, and of bytes that others wrote."""
+"""What the metadata log makes of a disk that is full, that fails, that loses power, and of bytes that others wrote.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several metadata logs as one quorum, over the codec and the handlers."""
+"""Several metadata logs as one quorum, over the codec and the handlers. Sleeps take virtual time."""
 
 from __future__ import annotations
 

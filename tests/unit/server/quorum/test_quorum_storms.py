@@ -1,5 +1,8 @@
 """Storms over three metadata logs: killed, without power, cut off, on full disks, with snapshots in between. What was
-acknowledged is there exactly once, and in the end everyone knows the same. `QUORUM_SEEDS=500` runs more."""
+acknowledged is there exactly once, and in the end everyone knows the same. `QUORUM_SEEDS=500` runs more.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

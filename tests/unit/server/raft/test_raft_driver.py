@@ -1,4 +1,7 @@
-"""The driver over ports in memory, in virtual time: effects are carried out in their order."""
+"""The driver over ports in memory, in virtual time: effects are carried out in their order.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

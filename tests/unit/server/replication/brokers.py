@@ -1,6 +1,8 @@
 """Several brokers' replicas in virtual time: real partitions, fetchers, ISR keepers, fetch handlers, and logs on a
 simulated disk; a real controller machine. What stands in for the rest: the wire between them (messages are encoded and
 decoded), and images that arrive after a moment.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Brokers that copy from each other while they are killed, cut off and fenced: in the end they agree, and nothing that
 was committed or acknowledged is lost or out of order. The seed decides everything.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class World:
             while await self.compactor._choose() is not None or any(
                 h.log is not None and h.log.cleaning is not None for h in self.hosts
             ):
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # the cleaner is another process
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

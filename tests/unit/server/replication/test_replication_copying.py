@@ -1,4 +1,7 @@
-"""Brokers that copy from each other: real partitions, fetchers, handlers and logs, in virtual time."""
+"""Brokers that copy from each other: real partitions, fetchers, handlers and logs, in virtual time.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""kill -9 and a power cut before every single operation on the disk, while a replica moves to another directory."""
+"""kill -9 and a power cut before every single operation on the disk, while a replica moves to another directory.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

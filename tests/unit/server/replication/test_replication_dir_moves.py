@@ -1,4 +1,4 @@
-"""Replicas move between the directories of one broker (AlterReplicaLogDirs)."""
+"""Replicas move between the directories of one broker (AlterReplicaLogDirs). Sleeps take virtual time."""
 
 from __future__ import annotations
 

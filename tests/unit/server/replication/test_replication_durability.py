@@ -1,4 +1,7 @@
-"""flush.messages=1 on several brokers: nothing is committed, and nothing is read, before it is on the disks."""
+"""flush.messages=1 on several brokers: nothing is committed, and nothing is read, before it is on the disks.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

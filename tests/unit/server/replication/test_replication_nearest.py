@@ -1,4 +1,7 @@
-"""KIP-392: consumers are sent to an in-sync replica in their rack; followers serve what they know to be committed."""
+"""KIP-392: consumers are sent to an in-sync replica in their rack; followers serve what they know to be committed.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 NOT_LEADER_OR_FOLLOWER makes a client refresh its metadata and find the leader. UNKNOWN_TOPIC_OR_PARTITION would mean
 that the topic does not exist.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A share partition at its leader, with a share coordinator that can be held up, fail, or have found another leader."""
+"""A share partition at its leader, with a share coordinator that can be held up, fail, or have found another leader.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

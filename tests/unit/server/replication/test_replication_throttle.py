@@ -1,4 +1,4 @@
-"""Replication quotas (KIP-73): the bucket, and what it does to brokers that copy."""
+"""Replication quotas (KIP-73): the bucket, and what it does to brokers that copy. Sleeps take virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A leader's log, an object store with faults, and the events of its segments, in virtual time."""
+"""A leader's log, an object store with faults, and the events of its segments, in virtual time.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Segments are copied byte for byte, and a store that fails costs no record and leaves nothing behind."""
+"""Segments are copied byte for byte, and a store that fails costs no record and leaves nothing behind.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The events of remote segments: read from the start, written, and come back in the topic's order."""
+"""The events of remote segments: read from the start, written, and come back in the topic's order.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tasks of a tiered partition copy all records and delete old ones, and no failure of the store loses a record."""
+"""The tasks of a tiered partition copy all records and delete old ones, and no failure of the store loses a record.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Copies and reads keep to their limits of bytes per second, which may change while they wait."""
+"""Copies and reads keep to their limits of bytes per second, which may change while they wait.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

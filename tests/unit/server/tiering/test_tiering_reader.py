@@ -1,4 +1,7 @@
-"""Remote segments give what the local log gives: records, records by timestamp, aborted transactions, producers."""
+"""Remote segments give what the local log gives: records, records by timestamp, aborted transactions, producers.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from barnabas.protocol.security.oauth.validator_settings import KeySource
 from barnabas.protocol.transport.oauth import provider_keys
 from barnabas.protocol.transport.oauth.fetching import RESPONSE_BYTES_MAX, OAuthFetchError, OAuthRequest, fetch_url
 from barnabas.protocol.transport.oauth.provider_keys import ProviderKeys
+from tests.progress import until
 from tests.system.client.tls_proxy import Authority, Identity
 from tests.unit.protocol.security.oauth.test_oauth_signed import key_for, key_set
 
@@ -197,12 +198,6 @@ def ids(provider: ProviderKeys) -> list[str | None]:
     return [key.id for key in tuple(provider.keys())]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def test_keys_are_fetched_again_after_failures_and_stay_while_they_cannot_be_fetched(tmp_path: Path) -> None:
     answers: list[tuple[int, bytes]] = [(503, b""), (200, b"no keys"), (200, key_set(key_for("RS256")))]
     asked: list[str] = []
@@ -216,13 +211,13 @@ async def test_keys_are_fetched_again_after_failures_and_stay_while_they_cannot_
         await keys.start()
         assert keys.keys() == ()
         running = asyncio.create_task(keys.run())
-        await until(lambda: len(keys.keys()) == 1)
+        await until(lambda: len(keys.keys()) == 1, "the first keys are fetched")
         answers.append((500, b""))
         count = len(asked)
-        await until(lambda: len(asked) > count + 2)
+        await until(lambda: len(asked) > count + 2, "the keys are asked for again")
         assert ids(keys) == ["RS256"]
         answers.append((200, key_set(key_for("ES256"))))
-        await until(lambda: ids(keys) == ["ES256"])
+        await until(lambda: ids(keys) == ["ES256"], "the new keys are fetched")
         running.cancel()
         await asyncio.wait([running])
 
@@ -242,6 +237,6 @@ async def test_a_file_of_keys_must_be_there_at_the_start_and_is_read_again(
     await keys.start()
     running = asyncio.create_task(keys.run())
     file.write_bytes(key_set(key_for("ES256"), key_for("RS256")))
-    await until(lambda: len(keys.keys()) == 2)
+    await until(lambda: len(keys.keys()) == 2, "both keys are fetched")
     running.cancel()
     await asyncio.wait([running])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -26,6 +25,7 @@ from barnabas.protocol.security.oauth.tokens import TokenError
 from barnabas.protocol.security.oauth.unsecured import UnsecuredLogin
 from barnabas.protocol.transport.oauth import login_tokens
 from barnabas.protocol.transport.oauth.login_tokens import LoginTokens, token_of_callback
+from tests.progress import until
 
 LONG = TokenRefresh()
 SOON = TokenRefresh(window_factor=0.0, window_jitter=0.0, min_period_ms=0, buffer_ms=0)
@@ -50,12 +50,6 @@ def tokens_of(function: TokenFunction, refresh: TokenRefresh = LONG) -> LoginTok
     return LoginTokens(OAuthLogin(TokenCallback(function, "x"), (("team", "a"),), refresh), Random(1))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def test_clients_with_the_same_settings_share_a_token_until_it_is_discarded() -> None:
     calls = Calls()
     one, other = tokens_of(calls), tokens_of(calls)
@@ -76,7 +70,7 @@ async def test_a_token_is_replaced_in_the_background() -> None:
     calls = Calls()
     tokens = tokens_of(calls, SOON)
     assert (await tokens.token()).text == "t1"
-    await until(lambda: calls.count >= 3)
+    await until(lambda: calls.count >= 3, "the function is called again")
     tokens.close()
     count = calls.count
     await asyncio.sleep(0.05)  # nothing is expected to happen
@@ -89,11 +83,11 @@ async def test_a_token_that_cannot_be_replaced_stays_in_use(monkeypatch: pytest.
     tokens = tokens_of(calls, TokenRefresh(window_factor=1e-5, window_jitter=0.0, min_period_ms=0, buffer_ms=0))
     first = await tokens.token()
     calls.failing = True
-    await until(lambda: calls.count >= 3)
+    await until(lambda: calls.count >= 3, "the function is called again")
     assert await tokens.token() == first
     calls.failing = False
     while await tokens.token() == first:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # the next attempt has a time of its own
     tokens.close()
 
 

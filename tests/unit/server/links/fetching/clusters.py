@@ -1,5 +1,8 @@
 """Two clusters in virtual time, and cluster links between them: the production data plane over the brokers of
-`brokers.py`. What stands in for the rest: a coordinator of links that is a dict, and the wire between the clusters."""
+`brokers.py`. What stands in for the rest: a coordinator of links that is a dict, and the wire between the clusters.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

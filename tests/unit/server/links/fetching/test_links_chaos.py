@@ -1,6 +1,8 @@
 """Two clusters with a link between them, while brokers of both are killed and cut off, and the way between the clusters
 comes and goes. The mirror never has anything but a prefix of the source; a failover and a failback in the midst of it
 lose exactly what was not mirrored, on every replica. The seed decides everything.
+
+Sleeps take virtual time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Mirrors between two clusters in virtual time: real partitions, fetchers, handlers and logs on both sides."""
+"""Mirrors between two clusters in virtual time: real partitions, fetchers, handlers and logs on both sides.
+
+Sleeps take virtual time.
+"""
 
 from __future__ import annotations
 

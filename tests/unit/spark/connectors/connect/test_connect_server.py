@@ -78,7 +78,7 @@ class Worker:
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not await condition():
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # the workers have threads of their own
 
 
 def test_workers_share_connectors_and_replace_a_dead_one(tmp_path: Path) -> None:
