@@ -1,13 +1,14 @@
 """What all tests share: the `--rewrite` flag of the golden tests, the order of files, Hypothesis's settings,
-SIGINT, and loggers that are afterwards as they were.
+SIGINT, the garbage collector, and loggers that are afterwards as they were.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -31,6 +32,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="golden tests: write what happens now as what is expected")
     parser.addoption("--previous-version", metavar="REF", help="the commit from which the test of upgrades comes")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays until the end, so that the garbage collector need not look at it.
+
+    A worker collects a million objects: with the collector it takes nine seconds of CPU, without it five, and later
+    each full collection, of a test or of its own accord, looks at the objects of tests only.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -48,8 +48,10 @@ def pages() -> list[Path]:
 
 
 def code_blocks() -> list[CodeBlock]:
+    parser = MarkdownIt("commonmark")
+    parser.core.ruler.enableOnly(["normalize", "block"])  # every worker of pytest reads all pages when it collects
     found = []
-    for page, section, token in _tokens():
+    for page, section, token in _tokens(parser):
         if token.type in ("fence", "code_block"):
             kind = token.info.strip() if token.type == "fence" else _INDENTED
             found.append(CodeBlock(page, section, kind, token.content, _line(token)))
@@ -59,7 +61,7 @@ def code_blocks() -> list[CodeBlock]:
 def code_spans() -> list[CodeSpan]:
     return [
         CodeSpan(page, _line(token), child.content)
-        for page, _, token in _tokens()
+        for page, _, token in _tokens(MarkdownIt("commonmark").enable("table"))
         for child in token.children or ()
         if child.type == "code_inline"
     ]
@@ -69,13 +71,12 @@ def _line(token: Token) -> int:
     return token.map[0] + 1 if token.map else 0
 
 
-def _tokens() -> Iterator[tuple[str, str, Token]]:
+def _tokens(parser: MarkdownIt) -> Iterator[tuple[str, str, Token]]:
     """Every token with its page and the heading above it."""
-    parser = MarkdownIt("commonmark").enable("table")
     for path in pages():
-        section = ""
+        section, page = "", path.relative_to(ROOT).as_posix()
         tokens = parser.parse(path.read_text(encoding="utf-8"))
         for number, token in enumerate(tokens):
             if token.type == "heading_open":
                 section = tokens[number + 1].content
-            yield path.relative_to(ROOT).as_posix(), section, token
+            yield page, section, token
