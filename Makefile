@@ -14,7 +14,7 @@ PARALLEL := -n 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser sim soak kill-matrix soak-broker check lint format types layers order docs interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve wheel test system kerberos databases monitoring units browser clients installs jars sim soak kill-matrix soak-broker check static lint format types layers order docs interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -69,7 +69,7 @@ kerberos: $(VENV)/.ready-dev ## GSSAPI against a KDC, and against Java (installs
 	$(PYTEST) tests/system/security/test_kerberos.py tests/interop/test_interop_kerberos.py -m 'system or interop'
 
 system: $(VENV)/.ready-dev databases monitoring units browser ## longer tests: clusters of processes under faults, more of Spark, databases
-	$(PYTEST) $(PARALLEL) -m 'system and not slow'
+	$(PYTEST) tests/system tests/sim tests/property $(PARALLEL) -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node|links
 	$(BIN)/python -m barnabas.testing.sim --scenario $(or $(SCENARIO),cluster) \
@@ -84,8 +84,11 @@ kill-matrix: $(VENV)/.ready-dev ## Spark's exactly-once sink under random kills:
 soak-broker: $(VENV)/.ready-demo ## half an hour of mixed load on one broker, whose memory and tables must not grow: MINUTES=30
 	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30) --plot docs/soak.svg
 
-check: lint types layers order ## format, lint, types, layers, order and the fast tests
+check: static ## format, lint, types, layers, order and the fast tests
 	$(PYTEST) tests/unit tests/golden -m 'not spark and not slow' -n 2 --dist loadfile
+
+static: $(VENV)/.ready-dev ## format, lint, types, layers and order, at the same time
+	@$(MAKE) --no-print-directory -j 3 types layers order lint
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check src tests bench examples tools
@@ -107,10 +110,16 @@ format: $(VENV)/.ready-dev ## format the code and mend what the linter can mend
 docs: $(VENV)/.ready-dev ## build the documentation site into out/site: open out/site/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html -j 2 -c docs/site -d out/site-cache . out/site
 
-interop-setup: $(VENV)/.ready-dev
+clients:
 	tests/interop/install.sh
-	tests/system/connectors/install.sh
+
+jars: $(VENV)/.ready-dev
 	$(RUN) -m tests.interop.jars
+
+installs: clients databases monitoring units browser ## all that the targets below install outside of .venv
+
+interop-setup: clients jars
+	tests/system/connectors/install.sh
 
 interop: interop-setup ## foreign clients and Kafka's own tools against our broker and files (installs them)
 	$(PYTEST) tests/interop -m 'not slow' --timeout 600 $(PARALLEL)
