@@ -179,7 +179,7 @@ def test_errors_print_one_line_and_set_the_exit_code(
     cli: Cli, topic: str, tmp_path: Path, line: str, code: int, reason: str
 ) -> None:
     quick = tmp_path / "quick.properties"
-    quick.write_text("default.api.timeout.ms=500\nrequest.timeout.ms=500\n")
+    quick.write_text("default.api.timeout.ms=500\nsocket.connection.setup.timeout.ms=500\n")
     failed = cli(*line.format(topic, quick=quick).split())
     assert failed.code == code, failed.err
     assert reason in failed.err
