@@ -44,8 +44,9 @@ async def found(world: World, group: str, asked: int | None = None) -> tuple[Err
         return ErrorCode.NONE, ErrorCode(answer.error_code), took
 
 
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 20), marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("first_ready", [True, False], ids=["when the first broker is ready", "when all are ready"])
-def test_the_first_group_of_a_new_cluster_finds_its_coordinator_at_once(first_ready: bool) -> None:
+def test_the_first_group_of_a_new_cluster_finds_its_coordinator_at_once(first_ready: bool, seeds: range) -> None:
     async def scenario(world: World) -> tuple[ErrorCode, ErrorCode | None, float]:
         cluster = SimCluster(world, LAYOUT, {})
         for node in cluster.hosts.values():
@@ -56,7 +57,7 @@ def test_the_first_group_of_a_new_cluster_finds_its_coordinator_at_once(first_re
             await cluster.until_well(30.0)
         return await found(world, "first")
 
-    answers = [sim.run(scenario, seed=seed) for seed in range(8)]
+    answers = [sim.run(scenario, seed=seed) for seed in seeds]
     assert {find for find, _, _ in answers} == {ErrorCode.NONE}
     # Kafka's codes for a broker that does not know the topic yet, or loads the partition.
     may_be = {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
