@@ -22,7 +22,7 @@ def test_a_broker_asks_the_class_of_a_user() -> None:
             assert produce(client, "t", data).error_code == 0
             on_broker.limits[KIND.value, "ANONYMOUS"] = 100_000.0
             client.call(produce_request("t", data), 9)
-            on_broker.limits[KIND.value, "ANONYMOUS"] = 1_000.0
+            on_broker.limits[KIND.value, "ANONYMOUS"] = 2_000.0  # one batch in two seconds is more
             assert client.call(produce_request("t", data), 9).throttle_time_ms > 0
             on_broker.limits.clear()
             on_controller.limits["controller_mutation_rate", "ANONYMOUS"] = 0.001
