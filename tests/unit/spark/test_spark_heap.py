@@ -18,6 +18,7 @@ from barnabas.spark.heap import UNFROZEN_OBJECTS_MAX, freeze_heap
 def thawed() -> Iterator[None]:
     yield
     gc.unfreeze()
+    gc.freeze()  # as tests/conftest.py leaves it
 
 
 def test_a_process_that_spark_does_not_reuse_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

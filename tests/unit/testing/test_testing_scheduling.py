@@ -30,4 +30,5 @@ def test_all_files_with_a_spark_session_go_to_one_worker() -> None:
     assert scheduling._split_scope("tests/system/spark/test_f.py::test_x[1]") == SPARK
     assert scheduling._split_scope("tests/system/spark/test_g.py::test_x") == SPARK
     assert scheduling._split_scope(f"{OWN_DRIVERS[0]}::test_x") == OWN_DRIVERS[0]
+    assert scheduling._split_scope("tests/sim/test_d.py::test_x[1]") == "tests/sim/test_d.py::test_x[1]"
     assert scheduling._split_scope("tests/system/cluster/test_e.py::test_x") == "tests/system/cluster/test_e.py"
