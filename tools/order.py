@@ -136,8 +136,10 @@ def _modules(root: Path, folder: str) -> list[Module]:
 
 
 def _commits(root: Path) -> list[tuple[str, str]]:
-    """The commits after `BASE`, or none if there is no git or no such commit, as in a shallow clone or an archive. In CI
-    there are none, too: the commits on top may be those of a tool that has merged the change."""
+    """The commits after `BASE`, or none if there is no git or no such commit, as in a shallow clone or an archive.
+
+    In CI there are none, too: the commits on top may be those of a tool that has merged the change.
+    """
     if os.environ.get("CI"):
         return []
     command = ["git", "log", "--no-merges", "--format=%h%x09%s", f"{BASE}..HEAD"]
