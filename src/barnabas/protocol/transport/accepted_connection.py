@@ -20,8 +20,8 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.security.principals import ANONYMOUS
 from barnabas.protocol.transport.limits import SCANT_BYTES, UNSENT_COUNTED_BYTES
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Finished, Peer, RequestScheduling
-from barnabas.protocol.transport.turn_taking import REQUEST_S
-from barnabas.protocol.transport.turns import NO_SHARE
+from barnabas.protocol.transport.turn_taking import REQUEST_S, in_turns
+from barnabas.protocol.transport.turns import NO_SHARE, Share
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import write_pieces
 from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
@@ -67,6 +67,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._outgoing_bytes = 0
         self._unsent = 0  # the unsent bytes of this connection that are counted in the node's budget
         self.share = NO_SHARE
+        self.paused: deque[asyncio.Future[None]] | None = None
         self._share_of = ""
         self.usage = owner.new_usage()
         self._is_slow = False  # the transport has more unsent bytes than UNSENT_COUNTED_BYTES
@@ -104,13 +105,24 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if requests:
             for request in requests:
                 self._waiting_bytes += len(request.frame)
-            self._waiting.extend(requests)
+            self._waiting += requests
             if request.header.client_id != usage.client_id:
                 self._on_client_id(request.header.client_id)
             self.start_waiting()
         if owner.budget.counts_bytes:
             self._count_waiting()
             self._regulate()
+
+    def _read_on(self) -> bool:
+        """Read further requests of what was received. Returns whether there is one."""
+        try:
+            requests = self._wire.read_on()
+        except WireError as error:
+            self._on_bad_frame(error)
+            return False
+        self._waiting_bytes += sum(len(request.frame) for request in requests)
+        self._waiting += requests
+        return bool(requests)
 
     def _on_client_id(self, client_id: str | None) -> None:
         clients = self._owner.clients
@@ -216,29 +228,31 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         """Start waiting requests, in order, until one must be answered first, back-pressure applies, or the connection
         or the node has used its share of this turn of the loop.
         """
-        if self._starting or self._peer is None or self._transport is None or self._transport.is_closing():
+        transport = self._transport
+        if self._starting or self._peer is None or transport is None or transport.is_closing():
             return
-        waiting, owner = self._waiting, self._owner
+        waiting, owner, frames = self._waiting, self._owner, self._frames
         turns = owner.turns
-        if waiting and (turns.is_busy or turns.left <= 0) and turns.served is not self:
-            self._wait_for_turn()
+        if (turns.is_busy or turns.left <= 0) and turns.served is not self and (waiting or frames.has_more):
+            turns.wait(self)
+            self._count_waiting()
+            self._regulate()
             return
         self._starting = True
         started = 0
-        limit = owner.limits.pipelined_requests_max
         clock = turns.clock
         began = clock()
         try:
             while (
-                waiting
+                (waiting or (frames.has_more and self._read_on()))  # the next one may have waited to be read
                 and self._writable
                 and not self._blocked
                 and not self._muted
                 and not self._closing
-                and self._in_flight < limit
+                and self._in_flight < owner.limits.pipelined_requests_max
             ):
                 if started and (clock() - began >= turns.slice_s or self._outgoing_bytes >= _SLICE_BYTES):
-                    self._wait_for_turn()
+                    turns.wait(self)
                     break
                 request = waiting.popleft()
                 started += 1
@@ -249,9 +263,9 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             if self._outgoing:
                 self._write_out()
             if started:
-                spent, least = clock() - began, started * REQUEST_S
-                if spent < least:
-                    spent = least
+                spent = clock() - began
+                if spent < started * REQUEST_S:
+                    spent = started * REQUEST_S
                 turns.left -= spent
                 usage = self.usage
                 usage.requests += started
@@ -261,21 +275,21 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if waiting or self._in_flight or not self._reading or not self._writable:
             self._regulate()
 
-    def _wait_for_turn(self) -> None:
-        assert self._peer is not None
-        principal = self._peer.principal
-        client = self._peer.host if principal is ANONYMOUS else str(principal)
-        if client != self._share_of:
-            self._share_of = client
-            self.share = self._owner.turns.turns.share(self._owner.name, client, self)
-        self._owner.turns.wait(self)
+    def find_share(self) -> Share:
+        if self._peer is not None:
+            principal = self._peer.principal
+            client = self._peer.host if principal is ANONYMOUS else str(principal)
+            if client != self._share_of:
+                self._share_of = client
+                self.share = self._owner.turns.turns.share(self._owner.name, client, self)
+        return self.share
 
     def _start(self, request: ReceivedRequest) -> None:
-        handler = self._owner.handler
-        assert self._peer is not None
+        peer = self._peer
+        assert peer is not None
         self._in_flight += 1
         try:
-            outcome = handler.begin(request, self._peer)
+            outcome = self._owner.handler.begin(request, peer)
         except CloseConnectionError as error:
             self._in_flight -= 1
             self.close(str(error))
@@ -290,7 +304,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
             self._answer(request, outcome.value)
             return
         rest = cast("Coroutine[Any, Any, Answer]", outcome)
-        scheduling = handler.scheduling(request)
+        scheduling = self._owner.handler.scheduling(request)
         if scheduling is not RequestScheduling.PIPELINED:
             self._blocked = True
         task = self._owner.spawn(self._finish(request, rest, scheduling))
@@ -312,7 +326,7 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         reason = ""
         answer: Answer = None
         try:
-            answer = await rest
+            answer = await in_turns(rest, self, self._owner.turns)
         except CloseConnectionError as error:
             reason = str(error)
         except Exception:  # a bug in the handler ends this connection, and must not end the listener
@@ -332,12 +346,14 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if self._closing:
             return
         parts = self._wire.respond(request, answer)
-        self._outgoing += parts
+        outgoing = self._outgoing
+        outgoing += parts
         self._outgoing_bytes += sum(map(len, parts))
-        if self._outgoing and (not self._starting or len(self._outgoing) >= _WRITE_AT):
+        if outgoing and (not self._starting or len(outgoing) >= _WRITE_AT):
             self._write_out()
-        if self._peer is not None and self._peer.muted_until:
-            self._mute(self._peer.muted_until)
+        peer = self._peer
+        if peer is not None and peer.muted_until:
+            self._mute(peer.muted_until)
 
     def _mute(self, until: float) -> None:
         """Neither read nor start requests before this time, because of a quota."""
@@ -360,13 +376,14 @@ class AcceptedConnection(asyncio.BufferedProtocol):
 
     def _write_out(self) -> None:
         """Write the collected responses with one system call."""
-        assert self._transport is not None
+        transport = self._transport
+        assert transport is not None
         buffers, self._outgoing = self._outgoing, []
         size, self._outgoing_bytes = self._outgoing_bytes, 0
         self.usage.bytes_out += size
-        if not self._transport.is_closing():
+        if not transport.is_closing():
             was_slow = self._is_slow
-            self._transport.writelines(buffers)
+            transport.writelines(buffers)
             if was_slow:
                 self._count_unsent(size)
 
@@ -414,6 +431,8 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if below_limit and self._blocked and waiting:
             below_limit = self._waiting_bytes < _BEHIND_BYTES
         may_read = below_limit and self._writable and not self._muted and (not owner.budget.spent or not waiting)
+        if self._frames.has_more:
+            may_read = False
         if owner.budget.is_exhausted and may_read and not self._frames.reserved_bytes:
             may_read = False
             owner.budget.pause(self)

@@ -145,8 +145,10 @@ class Listener:
     # ---- for accepted connections
 
     def accept(self, connection: AcceptedConnection, transport: asyncio.Transport) -> None:
-        """Call the connection's `enter`, now or later, or its `refuse`."""
+        """Call the connection's `enter`, now or later, or its `refuse`. Its client pays for the time."""
+        began = self.turns.clock()
         self._admission.accept(connection, transport)
+        self.turns.charge(connection, self.turns.clock() - began)
 
     def new_usage(self) -> Usage:
         """The numbers of a new connection."""

@@ -5,8 +5,8 @@
 
 This module is not imported by a node whose listeners are all PLAINTEXT. The handshake and the conversation have
 deadlines, and a listener has limits for the connections whose clients have not authenticated yet
-(`unauthenticated.py`), so that such clients hold a bounded amount of memory. A handshake takes the processor for about
-a millisecond, so a turn of the event loop has a limited number of handshakes.
+(`unauthenticated.py`), so that such clients hold a bounded amount of memory. A step of a TLS handshake takes 1 ms with
+an RSA key of 2,048 bits, and 5 ms with one of 4,096 bits. So it waits for a turn of its connection, as a request does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from barnabas.protocol.transport.limits import OccasionalWarning
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.transport.tls import HAS_EXPIRED
 from barnabas.protocol.transport.tls_transport import TlsTransport
+from barnabas.protocol.transport.turn_taking import REQUEST_S
 from barnabas.protocol.transport.unauthenticated import CONNECTIONS_MAX, HELD_BYTES_MAX, UnauthenticatedConnections
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.frame_buffer import BLOCK_BYTES, write_pieces
@@ -40,9 +41,6 @@ HANDSHAKE_S: Final = 10.0
 AUTHENTICATION_S: Final = 30.0
 """The time for a SASL conversation. Kafka has no limit but connections.max.idle.ms, which a client that sends one byte
 now and then never reaches."""
-HANDSHAKES_OF_TURN: Final = 16
-"""After so many steps of TLS handshakes, the listener lets the loop run other callbacks. A step takes about 1 ms with
-an RSA key of 2,048 bits, and 5 ms with one of 4,096 bits."""
 _WARNING_EVERY_S: Final = 10.0
 
 
@@ -56,9 +54,6 @@ class SecureListening:
         self.block = memoryview(bytearray(BLOCK_BYTES if security.tls is not None else 0))
         """Encrypted bytes arrive here. A connection decrypts them before another one receives."""
         self.failures = OccasionalWarning(_WARNING_EVERY_S)
-        self._steps_left = HANDSHAKES_OF_TURN
-        """The steps of handshakes until the next run of `_continue_handshakes`."""
-        self._deferred: dict[SecureConnection, None] = {}
         metrics, name = owner.metrics, owner.endpoint.name
         self.failed = metrics.counter(
             "barnabas_net_failed_authentications_total", "Connections that failed to authenticate.", listener=name
@@ -87,24 +82,6 @@ class SecureListening:
             name = self.owner.endpoint.name
             log.warning("failed authentications", listener=name, last=str(peer), reason=reason, count=count)
 
-    def may_shake_hands(self, connection: SecureConnection) -> bool:
-        """Whether the connection may continue its handshake in this turn of the loop. If not, its `continue_handshake`
-        is called in a later turn."""
-        if self._steps_left:
-            self._steps_left -= 1
-            return True
-        if not self._deferred:
-            asyncio.get_running_loop().call_soon(self._continue_handshakes)
-        self._deferred[connection] = None
-        return False
-
-    def _continue_handshakes(self) -> None:
-        """A connection for which no step is left in this turn defers itself again, in the same order."""
-        deferred, self._deferred = self._deferred, {}
-        self._steps_left = HANDSHAKES_OF_TURN
-        for connection in deferred:
-            connection.continue_handshake()
-
 
 class SecureConnection(AcceptedConnection):
     """An `AcceptedConnection` that passes no request to the handler before the client has authenticated."""
@@ -121,6 +98,8 @@ class SecureConnection(AcceptedConnection):
         self._spoke = False
         self._refused = False
         """The client's token was refused, which was counted as a failure."""
+        self._read_later = False
+        """Whether decrypting has stopped because requests of what was decrypted have not been read."""
         self._authenticated = False
         """Whether the client has authenticated; true also while it authenticates anew."""
         self._failing: asyncio.TimerHandle | None = None
@@ -177,10 +156,10 @@ class SecureConnection(AcceptedConnection):
         tls.receive(self._shared.block[:nbytes])
         if self._peer is None:
             return
-        if self._shaking_hands and not self._shared.may_shake_hands(self):
-            tls.pause_reading()
-            return
-        self._continue(tls)
+        if self._shaking_hands:
+            self._wait_to_shake_hands(tls)
+        else:
+            self._continue(tls)
 
     def data_received(self, data: bytes) -> None:
         for count in write_pieces(data, lambda: self.get_buffer(-1)):
@@ -242,13 +221,29 @@ class SecureConnection(AcceptedConnection):
 
     # ---- TLS
 
-    def continue_handshake(self) -> None:
-        """Continue the handshake with the bytes that have waited for another turn of the loop."""
-        tls = self._tls
-        if tls is None or self._closing or tls.is_closing() or not self._shared.may_shake_hands(self):
-            return
-        tls.resume_reading()
+    def start_waiting(self) -> None:
+        if not self._shaking_hands:
+            super().start_waiting()
+            if self._read_later and not self._frames.has_more and self._tls is not None:
+                self._continue(self._tls)
+        elif self._tls is not None and self._owner.turns.served is self and not self._closing:
+            self._tls.resume_reading()
+            self._shake_hands_in_turn(self._tls)
+
+    def _wait_to_shake_hands(self, tls: TlsTransport) -> None:
+        """Continue the handshake with what was received, now or in the connection's turn."""
+        turns = self._owner.turns
+        if turns.is_busy or turns.left <= 0:
+            tls.pause_reading()
+            turns.wait(self)
+        else:
+            self._shake_hands_in_turn(tls)
+
+    def _shake_hands_in_turn(self, tls: TlsTransport) -> None:
+        turns = self._owner.turns
+        began, left = turns.clock(), turns.left
         self._continue(tls)
+        turns.left = left - max(turns.clock() - began, REQUEST_S)  # with the requests that came with its end
 
     def _continue(self, tls: TlsTransport) -> None:
         """Process the bytes that were received."""
@@ -277,12 +272,13 @@ class SecureConnection(AcceptedConnection):
 
     def _read(self, tls: TlsTransport) -> None:
         """Decrypt all that was received, and start the requests that are complete."""
-        frames = self._frames
-        while not self._closing and self._failing is None:
+        frames, self._read_later = self._frames, False
+        while not self._closing and self._failing is None and not frames.has_more:
             count = tls.read_into(frames.target())
             if not count:
                 break
             super().buffer_updated(count)
+        self._read_later = frames.has_more
         if tls.ended:
             self.close("the client has ended the TLS connection", expected=True)
         tls.flush()

@@ -89,9 +89,19 @@ class Turns:
         """The share of the connection that is served next; call `charge` with it. One must be waiting."""
         share = self._root
         while share.waiting:
-            share.served_at = share.waiting[0][0]
-            share = share.waiting[0][2]
+            spent, _, first = share.waiting[0]
+            if spent < first.spent:  # `add` has charged it since
+                heapreplace(share.waiting, (first.spent, next(self._numbers), first))
+                continue
+            share.served_at = spent
+            share = first
         return share
+
+    def add(self, share: Share, cost: float) -> None:
+        """The connection of this share has used so much outside its turn."""
+        while share.parent is not None:
+            share.spent += cost
+            share = share.parent
 
     def charge(self, share: Share, cost: float, *, waits: bool) -> None:
         """The connection that `next` has returned has used so much; `waits`: it has more waiting requests."""

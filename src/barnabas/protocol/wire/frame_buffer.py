@@ -4,6 +4,9 @@
     block:        [ rest of a frame | frame | frame | ... | start of a frame ]    one system call, many small frames
     large frame:  [ start | free ................. to its end ]                   the socket writes the rest here
 
+With `frames_max`, only so many frames of the block are read at once, so that thousands of tiny ones do not hold up the
+event loop; the rest of the block is copied, and read later.
+
 A frame that arrives in one piece is copied once, out of the block, and becomes `bytes`. If a quarter of the block or
 more of an incomplete frame has arrived, its rest is received into a buffer of its own, and the frame is a memoryview of
 that buffer. The buffer is reused once no view of it, and no slice of a view, exists any more: the kernel zeroes new
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from sys import getrefcount
+from sys import getrefcount, maxsize
 from typing import Final
 
 from barnabas.core.buffers import Buffer
@@ -92,12 +95,15 @@ class ReceiveMemory:
 class FrameBuffer:
     """The frames of one connection: receive into `target()`, then call `received(count)` for the complete ones."""
 
-    __slots__ = ("_big", "_filled", "_held", "_length", "_memory", "max_bytes")
+    __slots__ = ("_big", "_filled", "_frames_max", "_held", "_length", "_memory", "has_more", "max_bytes")
 
-    def __init__(self, max_bytes: int, memory: ReceiveMemory) -> None:
+    def __init__(self, max_bytes: int, memory: ReceiveMemory, frames_max: int = maxsize) -> None:
         self.max_bytes = max_bytes
         self._memory = memory
-        self._held = b""  # the start of an incomplete small frame
+        self._frames_max = frames_max
+        self._held = b""  # the start of an incomplete small frame; with `has_more`, all that was not read
+        self.has_more = False
+        """Whether more than `frames_max` frames have arrived: call `resume` before more is received."""
         self._big: memoryview | None = None  # the memory of an incomplete large frame
         self._filled = 0  # bytes of the large frame that were received
         self._length = 0  # bytes of the large frame in total
@@ -134,7 +140,7 @@ class FrameBuffer:
         if self._big is not None:
             self._filled += count
             return [] if self._filled < len(self._big) else self._grow_or_finish(self._big)
-        block, max_bytes = self._memory.block, self.max_bytes
+        block, max_bytes, frames_max = self._memory.block, self.max_bytes, self._frames_max
         end = len(self._held) + count
         frames: list[Buffer] = []
         pos = 0
@@ -151,13 +157,24 @@ class FrameBuffer:
                 break
             frames.append(bytes(block[start:stop]))
             pos = stop
+            if pos == end:
+                break
+            if len(frames) == frames_max:
+                self.has_more = True
+                break
         self._held = bytes(block[pos:end]) if pos < end else b""
         return frames
+
+    def resume(self) -> None:
+        """Call `received(0)` afterwards for further frames of the bytes that were received, while `has_more`."""
+        self.has_more = False
+        self.target()
 
     def drop(self) -> None:
         """Drop the incomplete frame, so that its memory can be reused: the connection has ended."""
         self._big = None
         self._held = b""
+        self.has_more = False
 
     def _begin_big(self, length: int, start: memoryview) -> None:
         filled = len(start)

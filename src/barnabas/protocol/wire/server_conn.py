@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, response_header_version
@@ -20,6 +21,9 @@ from barnabas.protocol.wire.codec import decode_prefix, encode_frame
 from barnabas.protocol.wire.frame_buffer import FrameBuffer, ReceiveMemory, write_pieces
 from barnabas.protocol.wire.headers import RequestHeader, read_request_header, write_response_header
 from barnabas.protocol.wire.schema import Message
+
+REQUESTS_AT_ONCE: Final = 32
+"""The most requests that are read at once of what a client has sent."""
 
 
 class ReceivedRequest:
@@ -80,7 +84,7 @@ class ServerConnection:
     __slots__ = ("_unanswered", "frames")
 
     def __init__(self, max_request_bytes: int, memory: ReceiveMemory | None = None) -> None:
-        self.frames = FrameBuffer(max_request_bytes, ReceiveMemory() if memory is None else memory)
+        self.frames = FrameBuffer(max_request_bytes, ReceiveMemory() if memory is None else memory, REQUESTS_AT_ONCE)
         """A transport with a socket receives into `frames.target()`, and then calls `received`."""
         self._unanswered: deque[ReceivedRequest] = deque()
 
@@ -104,18 +108,28 @@ class ServerConnection:
         self.frames.max_bytes = limit
 
     def received(self, count: int) -> list[ReceivedRequest]:
-        """The requests that are complete after `count` bytes were written to `frames.target()`. After a WireError the
-        connection must be closed."""
+        """The first requests that are complete after `count` bytes were written to `frames.target()`; `read_on` returns
+        further ones. After a WireError the connection must be closed."""
         requests = []
         for frame in self.frames.received(count):
             header, body_offset = read_request_header(frame)
             requests.append(ReceivedRequest(header, frame, body_offset))
-        self._unanswered.extend(requests)
+        self._unanswered += requests
         return requests
+
+    def read_on(self) -> list[ReceivedRequest]:
+        """Further requests of the bytes that were received, while `frames.has_more`."""
+        self.frames.resume()
+        return self.received(0)
 
     def feed(self, data: Buffer) -> list[ReceivedRequest]:
         """The requests that `data` completes, for a caller that has bytes and no socket."""
-        return [request for count in write_pieces(data, self.frames.target) for request in self.received(count)]
+        requests = []
+        for count in write_pieces(data, self.frames.target):
+            requests += self.received(count)
+            while self.frames.has_more:
+                requests += self.read_on()
+        return requests
 
     def respond(self, request: ReceivedRequest, parts: Sequence[Buffer] | None) -> Sequence[Buffer]:
         """Pass the response to a request: a frame in pieces, or None if the request has no response (acks=0).

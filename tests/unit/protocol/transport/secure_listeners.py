@@ -122,8 +122,9 @@ async def serving(listener: Listener) -> AsyncIterator[int]:
 class Client:
     """A client on a connection without a socket."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, host: str = "127.0.0.1") -> None:
         self.transport = RecordedTransport()
+        self.transport.host = host
         self.connection = cast("SecureConnection", listener.new_connection())
         self.connection.connection_made(cast("Any", self.transport))
         self._wire = ClientConnection("test")

@@ -6,6 +6,8 @@ Sleeps take virtual time.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import ssl
 import struct
 import tracemalloc
@@ -15,7 +17,9 @@ import pytest
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.security import scram
 from barnabas.protocol.transport import secure_connection, unauthenticated
-from barnabas.protocol.transport.secure_connection import AUTHENTICATION_S, HANDSHAKE_S, HANDSHAKES_OF_TURN
+from barnabas.protocol.transport.listener import Listener
+from barnabas.protocol.transport.secure_connection import AUTHENTICATION_S, HANDSHAKE_S
+from barnabas.protocol.transport.turn_taking import TURN_S, TurnTaking
 from barnabas.protocol.transport.unauthenticated import TIME_TO_AUTHENTICATE_S, UnauthenticatedConnections
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
@@ -277,10 +281,23 @@ def test_a_client_that_waits_after_its_first_scram_message_holds_a_limited_memor
 # ---- turns of the event loop
 
 
-def test_a_turn_of_the_loop_has_a_limited_number_of_tls_handshakes() -> None:
+STEP_S = 2.0**-10
+"""What a step of a handshake takes, by the clock of these tests."""
+STEPS_OF_TURN = math.ceil(TURN_S / STEP_S)
+
+
+def with_slow_handshakes(listener: Listener) -> Listener:
+    """Each reading of the clock of turns is a third of a step later than the one before."""
+    listener.turns = TurnTaking()
+    ticks = itertools.count()
+    listener.turns.clock = lambda: next(ticks) * STEP_S / 3
+    return listener
+
+
+def test_a_turn_of_the_loop_has_a_limited_time_for_tls_handshakes() -> None:
     async def main() -> None:
-        listener = secure_listener(Served(), tls=tls_acceptor())
-        clients = [Client(listener) for _ in range(3 * HANDSHAKES_OF_TURN)]
+        listener = with_slow_handshakes(secure_listener(Served(), tls=tls_acceptor()))
+        clients = [Client(listener) for _ in range(3 * STEPS_OF_TURN)]
         hello = client_hello()
 
         def answered() -> int:
@@ -292,7 +309,8 @@ def test_a_turn_of_the_loop_has_a_limited_number_of_tls_handshakes() -> None:
         while answered() < len(clients):
             await asyncio.sleep(0)
             per_turn.append(answered())
-        assert per_turn == [HANDSHAKES_OF_TURN, 2 * HANDSHAKES_OF_TURN, 3 * HANDSHAKES_OF_TURN]
+        steps = [after - before for before, after in zip([0, *per_turn], per_turn, strict=False)]
+        assert max(steps) <= STEPS_OF_TURN, steps
         assert all(client.transport.is_read for client in clients)
 
     in_virtual_time(main())
@@ -300,8 +318,8 @@ def test_a_turn_of_the_loop_has_a_limited_number_of_tls_handshakes() -> None:
 
 def test_a_client_whose_handshake_waits_may_disconnect() -> None:
     async def main() -> None:
-        listener = secure_listener(Served(), tls=tls_acceptor())
-        clients = [Client(listener) for _ in range(2 * HANDSHAKES_OF_TURN)]
+        listener = with_slow_handshakes(secure_listener(Served(), tls=tls_acceptor()))
+        clients = [Client(listener) for _ in range(2 * STEPS_OF_TURN)]
         hello = client_hello()
         for client in clients:
             client.connection.data_received(hello)
@@ -309,6 +327,24 @@ def test_a_client_whose_handshake_waits_may_disconnect() -> None:
         await asyncio.sleep(1.0)
         assert not clients[-1].transport.written
         assert clients[-2].transport.written
+
+    in_virtual_time(main())
+
+
+def test_a_client_without_handshake_is_served_before_waiting_handshakes_of_another() -> None:
+    """Hosts share the time, so one that floods the listener with handshakes keeps no other host waiting."""
+
+    async def main() -> None:
+        listener = with_slow_handshakes(secure_listener(Served(), tls=tls_acceptor()))
+        hostile = [Client(listener) for _ in range(4 * STEPS_OF_TURN)]
+        other = Client(listener, host="10.0.0.2")
+        hello = client_hello()
+        for client in hostile:
+            client.connection.data_received(hello)
+        other.connection.data_received(hello)
+        await asyncio.sleep(0)
+        assert other.transport.written, "its turn is the second, at the latest"
+        assert not hostile[-1].transport.written
 
     in_virtual_time(main())
 
