@@ -13,6 +13,7 @@ _STARTED = time.perf_counter()
 
 import gc  # noqa: E402 - the clock starts before the imports, so that start-up time includes them
 import os  # noqa: E402
+import sys  # noqa: E402
 from argparse import ArgumentParser, HelpFormatter, Namespace, RawDescriptionHelpFormatter  # noqa: E402
 from collections.abc import Mapping, Sequence  # noqa: E402
 from typing import TYPE_CHECKING, Final, NoReturn  # noqa: E402
@@ -52,6 +53,8 @@ USERS_VARIABLE: Final = "BARNABAS_ADD_SCRAM"
 _LOG_LEVELS: Final = ("trace", "debug", "info", "warning", "error")
 _MIB: Final = 1024 * 1024
 _GC_THRESHOLDS: Final = (10_000, 20, 20)
+_SWITCH_S: Final = 0.001
+"""While a thread encodes a large response, each callback of the event loop waits for the interpreter for so long."""
 _FEW_DESCRIPTORS: Final = 1024
 """Below this limit, clients may be refused earlier than their users expect."""
 
@@ -169,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C. `arguments` are those after `serve`; None reads them from the command line."""
     options = build_parser().parse_args(arguments)
     gc.disable()  # almost nothing that a start allocates is garbage; `_settle_memory` enables collection again
+    sys.setswitchinterval(_SWITCH_S)
 
     from barnabas.core.errors import BarnabasError
     from barnabas.core.telemetry.log import LogFile, configure_logging

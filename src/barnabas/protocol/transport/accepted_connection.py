@@ -67,7 +67,6 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         self._outgoing_bytes = 0
         self._unsent = 0  # the unsent bytes of this connection that are counted in the node's budget
         self.share = NO_SHARE
-        self.paused: deque[asyncio.Future[None]] | None = None
         self._share_of = ""
         self.usage = owner.new_usage()
         self._is_slow = False  # the transport has more unsent bytes than UNSENT_COUNTED_BYTES
@@ -277,12 +276,17 @@ class AcceptedConnection(asyncio.BufferedProtocol):
 
     def find_share(self) -> Share:
         if self._peer is not None:
-            principal = self._peer.principal
-            client = self._peer.host if principal is ANONYMOUS else str(principal)
+            listener, client = self.client
             if client != self._share_of:
                 self._share_of = client
-                self.share = self._owner.turns.turns.share(self._owner.name, client, self)
+                self.share = self._owner.turns.turns.share(listener, client, self)
         return self.share
+
+    @property
+    def client(self) -> tuple[str, str]:
+        peer = self._peer
+        assert peer is not None
+        return peer.listener, peer.host if peer.principal is ANONYMOUS else str(peer.principal)
 
     def _start(self, request: ReceivedRequest) -> None:
         peer = self._peer

@@ -11,6 +11,11 @@ is not paid for the time in which it had nothing to do: its cost begins at that 
 client that comes new waits for one slice of the work of others, however many requests or connections they have, and
 a client with a hundred connections gets no more than one with a single connection.
 
+A client that sends a little and waits for the answer should not stand behind those that always have more, although it
+may have used more than an equal share of many. So each time that a share begins to wait, it is let off `grace` of what
+it has cost. A connection that uses no more than `grace` at a time waits for at most one slice of each other connection
+of its client.
+
 The cost is an argument: measured seconds in production, counted units in the simulator.
 """
 
@@ -49,17 +54,22 @@ NO_SHARE: Final = Share(None)
 class Turns:
     """The shares of one node's listeners."""
 
-    def __init__(self) -> None:
+    def __init__(self, grace: float = 0.0) -> None:
         self._root = Share(None)
+        self._grace = grace
         self._numbers = count()
 
     def __bool__(self) -> bool:
         """Whether any connection waits."""
         return bool(self._root.waiting)
 
+    def client(self, listener: str, client: str) -> Share:
+        """The share of a client."""
+        return self._child(self._child(self._root, listener), client)
+
     def share(self, listener: str, client: str, connection: object) -> Share:
         """The share of a connection. A connection that authenticates as another client needs a new one."""
-        return Share(self._child(self._child(self._root, listener), client), connection)
+        return Share(self.client(listener, client), connection)
 
     def _child(self, parent: Share, name: str) -> Share:
         found = parent.children.get(name)
@@ -81,7 +91,7 @@ class Turns:
         while share.parent is not None and not share.is_waiting:
             parent = share.parent
             share.is_waiting = True
-            share.spent = max(share.spent, parent.served_at)
+            share.spent = max(share.spent - self._grace, parent.served_at)
             heappush(parent.waiting, (share.spent, next(self._numbers), share))
             share = parent
 

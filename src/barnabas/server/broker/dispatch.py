@@ -46,7 +46,11 @@ data of the user (`Api.carries_data`) are bounded by socket.request.max.bytes on
 _LARGE_REQUEST_BYTES = 32 * 1024
 _LARGE_RESPONSE_ENTRIES = 500
 """A response with a list of this many entries, or to a request of `_LARGE_REQUEST_BYTES`, is encoded in a thread. The
-event loop gets the interpreter at least every 5 ms (`sys.getswitchinterval`) while the thread works."""
+event loop gets the interpreter at least every millisecond (`sys.setswitchinterval`) while the thread works."""
+_SLICE_ENTRIES = 20_000
+"""If the handler has counted the entries of a large response, and has found at most so many, the response is encoded on
+the event loop, as a slice of long work (about 10 ms): while a thread works, each callback of the loop waits for the
+interpreter."""
 
 
 class _LoadedApi:
@@ -169,8 +173,8 @@ class Dispatcher:
         if self._quotas is not None and self._quotas.is_active:
             ctx.held_s = clock() - began
             response = self._quotas.apply(ctx, message, len(request.frame), response, _size_in(request))
-        if response is not None and loaded.large_fields and _is_large(request, response, loaded):
-            return self._answer_in_thread(request, loaded, RequestStep(began), response)
+        if response is not None and loaded.large_fields and _is_large(request, response, loaded, ctx):
+            return self._answer_later(request, loaded, RequestStep(began), response, ctx.entries)
         answer = None if response is None else request.answer(response)
         _count(request, loaded, began, began, clock(), response, ctx)
         return Finished(answer)
@@ -217,27 +221,34 @@ class Dispatcher:
         if quotas is not None and quotas.is_active:
             response = quotas.apply(ctx, message, len(request.frame), response, _size_in(request))
         if response is not None and (
-            ctx.has_many_entries or (loaded.large_fields and _is_large(request, response, loaded))
+            ctx.has_many_entries or (loaded.large_fields and _is_large(request, response, loaded, ctx))
         ):
-            return await self._answer_in_thread(request, loaded, step, response, began)
+            return await self._answer_later(request, loaded, step, response, ctx.entries, began)
         answer = None if response is None else request.answer(response)
         _count(request, loaded, began, step.began, clock(), response, ctx)
         return answer
 
-    async def _answer_in_thread(
+    async def _answer_later(
         self,
         request: ReceivedRequest,
         loaded: _LoadedApi,
         step: RequestStep,
         response: Message,
+        entries: int,
         began: float | None = None,
     ) -> Answer:
-        """Encode a large response off the event loop. The request's handling began at `began`, by default with the
-        current step."""
+        """Encode a large response in a slice of its own, or off the event loop. The request's handling began at
+        `began`, by default with the current step."""
         began = step.began if began is None else began
         encoding_began = self._clock()
         loaded.hold.add(encoding_began - step.began)
-        answer = await asyncio.get_running_loop().run_in_executor(self._codecs, request.answer, response)
+        if 0 < entries <= _SLICE_ENTRIES:
+            await asyncio.sleep(0)
+            slice_began = self._clock()
+            answer: Answer = request.answer(response)
+            loaded.hold.add(self._clock() - slice_began)
+        else:
+            answer = await asyncio.get_running_loop().run_in_executor(self._codecs, request.answer, response)
         now = self._clock()
         loaded.meter.encoding.observe((now - encoding_began) * 1000)
         _count(request, loaded, began, now, now, response)
@@ -318,9 +329,9 @@ def _count(
         meter.throttle.observe(ctx.throttle_ms)
 
 
-def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedApi) -> bool:
+def _is_large(request: ReceivedRequest, response: Message, loaded: _LoadedApi, ctx: RequestContext) -> bool:
     """Whether encoding the response may take milliseconds."""
-    if len(request.frame) >= _LARGE_REQUEST_BYTES:
+    if len(request.frame) >= _LARGE_REQUEST_BYTES or ctx.entries >= _LARGE_RESPONSE_ENTRIES:
         return True
     for name in loaded.large_fields:
         entries = getattr(response, name)

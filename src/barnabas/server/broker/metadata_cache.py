@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER, TopicId
-from barnabas.server.metadata.image.cluster import BrokerImage, ClusterImage, PartitionImage
+from barnabas.protocol.wire.messages.metadata import MetadataResponsePartition
+from barnabas.server.metadata.image.cluster import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+
+DESCRIBED_MAX: Final = 50_000
+"""The most partitions whose descriptions are kept for further Metadata responses; some 400 bytes each."""
 
 
 class NodeAddress(Struct, frozen=True):
@@ -31,19 +35,48 @@ class CurrentLeader(NamedTuple):
     address: NodeAddress | None
 
 
+class Descriptions:
+    """What Metadata responses say about the partitions of topics, as long as the brokers stay the same. Nobody changes
+    a list that is kept here: several responses have it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[TopicId, str], tuple[TopicImage, list[MetadataResponsePartition]]] = {}
+        self._size = 0
+
+    def get(self, topic: TopicImage, listener: str) -> list[MetadataResponsePartition] | None:
+        """The partitions of this image of the topic, for clients of the listener."""
+        found = self._kept.get((topic.topic_id, listener))
+        return None if found is None or found[0] is not topic else found[1]
+
+    def keep(self, topic: TopicImage, listener: str, partitions: list[MetadataResponsePartition]) -> None:
+        """Keep the partitions in place of those of an earlier image. At the limit all topics make room."""
+        key = topic.topic_id, listener
+        before = self._kept.pop(key, None)
+        self._size += len(partitions) - (0 if before is None else len(before[1]))
+        if self._size > DESCRIBED_MAX:
+            self._kept.clear()
+            self._size = len(partitions)
+        if self._size <= DESCRIBED_MAX:
+            self._kept[key] = topic, partitions
+        else:
+            self._size = 0
+
+
 class BrokerMetadataCache:
     """Keeps the newest image. A handler that reads `image` once works on a consistent state."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
         self._addresses: dict[tuple[int, str], NodeAddress | None] = {}
+        self.descriptions = Descriptions()
+        """Of the brokers of now."""
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
         """The conditions that `wait` waits for."""
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.image = image
         if delta.brokers:
-            self._addresses = {}
+            self._addresses, self.descriptions = {}, Descriptions()
         for holds, future in self._waiting:
             if not future.done() and holds():
                 future.set_result(True)
@@ -68,6 +101,7 @@ class BrokerMetadataCache:
         """A cache that keeps the image of now, for a response that is built in several steps."""
         frozen = BrokerMetadataCache()
         frozen.image = self.image
+        frozen.descriptions = self.descriptions
         return frozen
 
     def address(self, broker_id: int, listener: str) -> NodeAddress | None:

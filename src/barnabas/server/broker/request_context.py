@@ -46,6 +46,8 @@ class RequestContext(Struct):
     """Whether a broker has forwarded the request to this controller for its client."""
     has_many_entries: bool = False
     """Set by a handler that has suspended: encoding the response takes long, and is done in a thread."""
+    entries: int = 0
+    """Set by a handler that has counted the entries of its response, and may have many in few fields."""
 
     @property
     def client_host(self) -> str:

@@ -290,7 +290,7 @@ def with_slow_handshakes(listener: Listener) -> Listener:
     """Each reading of the clock of turns is a third of a step later than the one before."""
     listener.turns = TurnTaking()
     ticks = itertools.count()
-    listener.turns.clock = lambda: next(ticks) * STEP_S / 3
+    listener.turns.use_clock(lambda: next(ticks) * STEP_S / 3)
     return listener
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from hypothesis import given
@@ -18,7 +19,7 @@ from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.ports import Answer, Finished, Peer, RequestScheduling
 from barnabas.protocol.transport.turn_taking import SLICE_S, TURN_S, TurnTaking
 from barnabas.protocol.transport.turns import IDLE_CLIENTS_MAX, Share, Turns
-from barnabas.protocol.wire.server_conn import ReceivedRequest
+from barnabas.protocol.wire.server_conn import REQUESTS_AT_ONCE, ReceivedRequest
 from tests.configs import transport_config
 
 COST_S = 2.0**-13
@@ -76,7 +77,7 @@ async def connected(handler: Started, *hosts: str) -> tuple[Listener, list[Accep
     """A listener, and a connection from each of these hosts."""
     listener = Listener(ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), handler, transport_config(), Metrics())
     await listener.bind()
-    listener.turns.clock = lambda: handler.time
+    listener.turns.use_clock(lambda: handler.time)
     connections = []
     for host in hosts:
         transport = FakeTransport()
@@ -85,6 +86,20 @@ async def connected(handler: Started, *hosts: str) -> tuple[Listener, list[Accep
         connection.connection_made(cast("Any", transport))
         connections.append(connection)
     return listener, connections
+
+
+@asynccontextmanager
+async def serving_connections(
+    handler: Started, *hosts: str
+) -> AsyncIterator[tuple[Listener, list[AcceptedConnection]]]:
+    """As `connected`; the listener has tasks for requests that are suspended."""
+    listener, connections = await connected(handler, *hosts)
+    async with asyncio.TaskGroup() as tasks:
+        listener._tasks = tasks
+        yield listener, connections
+        for task in list(listener._request_tasks):
+            task.cancel()
+    listener.stop()
 
 
 def number(connection: AcceptedConnection) -> int:
@@ -145,10 +160,10 @@ async def test_clients_share_the_time_and_not_the_connections() -> None:
     listener, connections = await connected(handler, *("10.0.0.1",) * 19, "10.0.0.2")
     for _ in range(20):
         for connection in connections:
-            connection.data_received(FRAME * 30)
+            connection.data_received(FRAME * (OF_TURN // 2 - OF_SLICE))
         await asyncio.sleep(0)
     of_one = handler.connections.count(number(connections[-1]))
-    assert of_one == 20 * 30, "the client with one connection is never behind"
+    assert of_one == 20 * (OF_TURN // 2 - OF_SLICE), "the client with one connection is never behind"
     listener.stop()
 
 
@@ -194,6 +209,138 @@ def test_no_client_gets_more_than_its_share_while_another_waits(arrivals: list[t
     while turns:
         serve()
     assert not any(backlog.values()), "every request is served"
+
+
+@given(
+    st.integers(1, 30),
+    st.lists(st.tuples(st.integers(1, 10), st.integers(1, 10)), min_size=1, max_size=40),
+    st.integers(1, 10),
+)
+def test_a_bystander_waits_for_at_most_one_slice_of_each_connection(
+    hostile: int, rounds: list[tuple[int, int]], slice_cost: int
+) -> None:
+    """Even if it belongs to the same client, and uses more than an equal share of all its connections."""
+    turns = Turns(grace=10)
+    for index in range(hostile):
+        turns.enter(turns.share("L", "c", index))
+    bystander = turns.share("L", "c", "bystander")
+    for others, cost in rounds:
+        for _ in range(others):
+            turns.charge(turns.next(), slice_cost, waits=True)
+        turns.enter(bystander)
+        before: list[object] = []
+        while (share := turns.next()) is not bystander:
+            before.append(share.owner)
+            turns.charge(share, slice_cost, waits=True)
+        assert len(before) == len(set(before)), "at most one slice of each connection"
+        turns.charge(bystander, cost, waits=False)
+
+
+def test_what_a_connection_uses_outside_its_turn_is_charged() -> None:
+    turns = Turns()
+    first, second = turns.share("L", "a", 1), turns.share("L", "b", 2)
+    turns.enter(first)
+    turns.enter(second)
+    turns.add(first, 2.5)
+    owners = []
+    for _ in range(4):
+        share = turns.next()
+        owners.append(share.owner)
+        turns.charge(share, 1.0, waits=True)
+    assert owners == [2, 2, 2, 1]
+
+
+class Paused(Started):
+    """Every request pauses so many times. Keeps the connections and the steps, in order."""
+
+    def __init__(self, pauses: int) -> None:
+        super().__init__()
+        self.pauses = pauses
+        self.steps: list[int] = []
+
+    def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
+        super().begin(request, peer)
+        return self._work(peer.connection_id) if self.pauses else Finished(None)
+
+    async def _work(self, connection_id: int) -> Answer:
+        for _ in range(self.pauses):
+            await asyncio.sleep(0)
+            self.steps.append(connection_id)
+            self.time += SLICE_S
+        return None
+
+
+async def serve_until(done: Callable[[], bool], turns: int = 1_000) -> None:
+    """Run turns of the event loop until the condition holds."""
+    for _ in range(turns):
+        if done():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the requests make no progress")
+
+
+async def test_a_turn_of_the_loop_has_one_slice_of_long_work_and_a_client_finishes_its_oldest_first() -> None:
+    handler = Paused(3)
+    async with serving_connections(handler, *("10.0.0.1",) * 4) as (_, connections):
+        for connection in connections:
+            connection.data_received(FRAME)
+        per_turn: list[int] = []
+        while len(handler.steps) < 12:
+            before = len(handler.steps)
+            await asyncio.sleep(0)
+            per_turn.append(len(handler.steps) - before)
+            assert len(per_turn) < 100
+        assert max(per_turn) == 1
+        assert handler.steps == [number(c) for c in connections for _ in range(3)]
+
+
+async def test_clients_share_the_slices_of_long_work() -> None:
+    handler = Paused(4)
+    async with serving_connections(handler, *("10.0.0.1",) * 8, "10.0.0.2") as (_, connections):
+        for connection in connections:
+            connection.data_received(FRAME)
+        last = number(connections[-1])
+        await serve_until(lambda: handler.steps.count(last) == 4)
+        assert len(handler.steps) <= 8, "half of the slices are those of the other client"
+
+
+async def test_a_short_request_does_not_wait_for_long_work() -> None:
+    handler = Paused(50)
+    async with serving_connections(handler, *("10.0.0.1",) * 9) as (_, connections):
+        for connection in connections[:-1]:
+            connection.data_received(FRAME)
+        await serve_until(lambda: len(handler.steps) == 5)
+        handler.pauses = 0
+        connections[-1].data_received(FRAME)
+        await asyncio.sleep(0)
+        assert handler.connections[-1] == number(connections[-1])
+        assert len(handler.steps) <= 6
+
+
+async def test_a_request_that_waits_for_a_slice_may_be_cancelled() -> None:
+    handler = Paused(3)
+    async with serving_connections(handler, *("10.0.0.1",) * 3) as (listener, connections):
+        for connection in connections:
+            connection.data_received(FRAME)
+        await asyncio.sleep(0)
+        first = next(iter(listener._request_tasks))
+        first.cancel()
+        await serve_until(lambda: len(handler.steps) == 6)
+        await serve_until(lambda: not listener._request_tasks)
+        assert number(connections[0]) not in handler.steps
+
+
+async def test_a_burst_of_small_requests_is_read_in_parts_and_in_order() -> None:
+    handler = Started()
+    listener, (burst, other) = await connected(handler, "10.0.0.1", "10.0.0.2")
+    count = 10 * REQUESTS_AT_ONCE
+    burst.data_received(FRAME * count)
+    assert len(handler.connections) + len(burst._waiting) <= 64 + REQUESTS_AT_ONCE, "the rest is not read yet"
+    other.data_received(FRAME)
+    await serve_until(lambda: len(handler.connections) == count + 1)
+    assert handler.connections.index(number(other)) <= OF_TURN + OF_SLICE
+    assert not burst._frames.has_more
+    listener.stop()
 
 
 def test_idle_clients_are_forgotten_and_those_in_debt_last() -> None:

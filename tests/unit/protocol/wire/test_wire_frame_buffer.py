@@ -178,3 +178,24 @@ def test_records_of_a_fetch_response_are_views_of_the_frame(version: int) -> Non
     assert isinstance(view, memoryview)
     assert (view.obj is memory, bytes(view)) == (True, records)
     assert type(found.responses[0].topic) is str
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=60), st.integers(1, 7), st.integers(1, 90))
+def test_frames_that_are_read_in_parts_are_the_same_ones(sent: list[bytes], frames_max: int, piece: int) -> None:
+    frames = FrameBuffer(LIMIT, ReceiveMemory(), frames_max)
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in sent)
+    found: list[bytes] = []
+    for start in range(0, len(stream), piece):
+        for count in write_pieces(stream[start : start + piece], frames.target):
+            part = frames.received(count)
+            assert len(part) <= frames_max
+            found += map(bytes, part)
+            if start % 3 == 0:  # otherwise more is received before the rest is read
+                continue
+            while frames.has_more:
+                frames.resume()
+                found += map(bytes, frames.received(0))
+    while frames.has_more:
+        frames.resume()
+        found += map(bytes, frames.received(0))
+    assert found == sent

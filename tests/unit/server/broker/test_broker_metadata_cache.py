@@ -5,8 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode
-from barnabas.server.broker.metadata_cache import BrokerMetadataCache, NodeAddress
-from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
+from barnabas.protocol.wire.messages.metadata import MetadataResponsePartition
+from barnabas.server.broker.metadata_cache import DESCRIBED_MAX, BrokerMetadataCache, Descriptions, NodeAddress
+from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.records.nodes import BrokerEndpoint, RegisterBrokerRecord
 
@@ -61,3 +62,21 @@ def test_offline_replicas_are_fenced_or_without_listener_or_on_a_failed_disk() -
     assert cache().offline_replicas(partition(1), "IN") == [4]
     assert cache().offline_replicas(partition(1), "OUT") == [3, 4]
     assert cache().offline_replicas(partition(1, DISK, LOST, DISK, DISK), "IN") == [2, 4]
+
+
+def test_descriptions_are_those_of_the_image_and_have_a_limit() -> None:
+    def topic(number: int, count: int) -> TopicImage:
+        return TopicImage(f"t{number}", UUID(int=number), tuple(partition(1) for _ in range(count)))
+
+    descriptions = Descriptions()
+    first, changed, large = topic(1, 1), topic(1, 1), topic(2, 1)
+    described = [MetadataResponsePartition()]
+    descriptions.keep(first, "IN", described)
+    assert descriptions.get(first, "IN") is described
+    assert descriptions.get(first, "OUT") is None
+    assert descriptions.get(changed, "IN") is None, "another image of the topic"
+    descriptions.keep(large, "IN", [MetadataResponsePartition()] * DESCRIBED_MAX)
+    assert descriptions.get(first, "IN") is None, "all topics made room"
+    assert descriptions.get(large, "IN") is not None
+    descriptions.keep(first, "IN", [MetadataResponsePartition()] * (DESCRIBED_MAX + 1))
+    assert descriptions.get(first, "IN") is None, "there will never be room"

@@ -42,8 +42,8 @@ from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.controller.topic_names import name_problem
 from barnabas.server.metadata.image.cluster import PartitionImage, TopicImage
 
-_PARTITIONS_PER_TURN = 1000
-"""Topics and partitions that are described before other tasks of the event loop may run."""
+_PARTITIONS_PER_SLICE = 1000
+"""Topics and partitions that are described, before other tasks of the event loop may run."""
 _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
 """Topics with these errors have no authorized operations, because their name is unknown."""
 
@@ -51,17 +51,18 @@ _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
 async def handle(port: ClusterPort, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (ctx.api_version == 0 and not wanted):
-        cache, pauses = port.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
-        topics = []
-        for found in sorted(cache.image.topics, key=lambda topic: topic.name):
-            topics.append(_found(cache, ctx, found))
-            await pauses.after(1 + len(found.partitions))
+        cache, pauses = port.metadata.frozen(), Pauses(_PARTITIONS_PER_SLICE)
+        topics = [
+            await _found(cache, ctx, found, pauses)
+            for found in sorted(cache.image.topics, key=lambda topic: topic.name)
+        ]
     else:
         topics = await _named(port, ctx, wanted, create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code not in _NAMELESS:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
+    ctx.entries = len(topics) + sum(len(topic.partitions) for topic in topics)
     brokers = port.metadata.addresses(ctx.client.listener)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
@@ -87,17 +88,20 @@ async def _named(
     errors: dict[str, ErrorCode] = {}
     if missing and create and port.config.current.auto_create_topics_enable:
         errors = await port.topic_creation.create_missing(ctx, missing)
-    cache, pauses = port.metadata.frozen(), Pauses(_PARTITIONS_PER_TURN)
-    answers: list[MetadataResponseTopic] = []
-    for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
-        answer = _answer(cache, ctx, name, topic_id, errors)
-        answers.append(answer)
-        await pauses.after(1 + len(answer.partitions))
-    return answers
+    cache, pauses = port.metadata.frozen(), Pauses(_PARTITIONS_PER_SLICE)
+    return [
+        await _answer(cache, ctx, name, topic_id, errors, pauses)
+        for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted)
+    ]
 
 
-def _answer(
-    cache: BrokerMetadataCache, ctx: RequestContext, name: str | None, topic_id: TopicId, errors: dict[str, ErrorCode]
+async def _answer(
+    cache: BrokerMetadataCache,
+    ctx: RequestContext,
+    name: str | None,
+    topic_id: TopicId,
+    errors: dict[str, ErrorCode],
+    pauses: Pauses,
 ) -> MetadataResponseTopic:
     topics = cache.image.topics
     if topic_id != NO_TOPIC_ID:
@@ -107,7 +111,7 @@ def _answer(
         topic = topics.get_by_id(topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        return _found(cache, ctx, topic)
+        return await _found(cache, ctx, topic, pauses)
     if name is None:
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None if ctx.api_version >= 12 else "")
     topic = topics.get(name)
@@ -116,22 +120,40 @@ def _answer(
         if name_problem(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
-    return _found(cache, ctx, topic)
+    return await _found(cache, ctx, topic, pauses)
 
 
-def _found(cache: BrokerMetadataCache, ctx: RequestContext, topic: TopicImage) -> MetadataResponseTopic:
+async def _found(
+    cache: BrokerMetadataCache, ctx: RequestContext, topic: TopicImage, pauses: Pauses
+) -> MetadataResponseTopic:
+    partitions = await _partitions(cache, ctx.client.listener, topic, pauses)
+    await pauses.after(1)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(cache, ctx, index, partition) for index, partition in enumerate(topic.partitions)],
+        partitions=partitions,
     )
 
 
+async def _partitions(
+    cache: BrokerMetadataCache, listener: str, topic: TopicImage, pauses: Pauses
+) -> list[MetadataResponsePartition]:
+    partitions: list[MetadataResponsePartition] = []
+    while (known := cache.descriptions.get(topic, listener)) is None:  # another request may have been faster
+        start = len(partitions)
+        chosen = topic.partitions[start : start + _PARTITIONS_PER_SLICE]
+        partitions += [_partition(cache, listener, start + index, state) for index, state in enumerate(chosen)]
+        if len(partitions) == len(topic.partitions):
+            cache.descriptions.keep(topic, listener, partitions)
+            return partitions
+        await pauses.after(len(chosen))
+    return known
+
+
 def _partition(
-    cache: BrokerMetadataCache, ctx: RequestContext, index: int, partition: PartitionImage
+    cache: BrokerMetadataCache, listener: str, index: int, partition: PartitionImage
 ) -> MetadataResponsePartition:
-    listener = ctx.client.listener
     return MetadataResponsePartition(
         error_code=cache.leader_problem(partition, listener),
         partition_index=index,
