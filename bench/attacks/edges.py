@@ -21,6 +21,7 @@ from tests.system.client.tls_proxy import Authority
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.client_conn import ClientConnection
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -30,6 +31,8 @@ from bench.attacks.registry import Attack, Run, Steps, register
 MANY = 10_000
 AT_ONCE = 500
 """Connections that an attack opens at the same time."""
+FLOODING = 64
+FLOODING_S = 6.0
 DRIPPING_S = 15.0
 REAUTHENTICATING_S = 10.0
 RECEIVE_SIZE = 524_288
@@ -357,6 +360,53 @@ def sasl_again(address: str) -> Steps:
                 await client.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
 
     return (yield from _each(address, Edge.SASL_PLAINTEXT, 100, act))
+
+
+def _flood(
+    address: str, edge: Edge, act: Callable[[Hostile], Awaitable[object]], context: ssl.SSLContext | None = None
+) -> str:
+    """FLOODING clients connect, act and disconnect, again and again."""
+
+    async def one(end: float) -> int:
+        host, _, port = address.rpartition(":")
+        count = 0
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, EOFError):
+                client = Hostile(*await asyncio.open_connection(host, int(port) + edge, ssl=context))
+                await act(client)
+                client.writer.transport.abort()
+                count += 1
+        return count
+
+    async def all_of_them() -> int:
+        end = time.monotonic() + FLOODING_S
+        return sum(await asyncio.gather(*(one(end) for _ in range(FLOODING))))
+
+    return f"{asyncio.run(all_of_them())} connections"
+
+
+@edge_attack("connect-flood", f"{FLOODING} clients that connect, ask for the versions and disconnect, again and again")
+def connect_flood(address: str) -> Steps:
+    yield
+    return _flood(address, Edge.PLAINTEXT, lambda client: client.ask(ApiVersionsRequest(), 0))
+
+
+@edge_attack("sasl-flood", f"{FLOODING} clients that connect, authenticate and disconnect, again and again")
+def sasl_flood(address: str) -> Steps:
+    async def act(client: Hostile) -> None:
+        await client.handshake("PLAIN")
+        await client.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 1)
+
+    yield
+    return _flood(address, Edge.SASL_PLAINTEXT, act)
+
+
+@edge_attack("tls-flood", f"{FLOODING} clients that complete a TLS handshake and disconnect, again and again")
+def tls_flood(address: str) -> Steps:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    yield
+    return _flood(address, Edge.SSL, lambda client: client.ask(ApiVersionsRequest(), 0), context)
 
 
 @edge_attack("sasl-ssl-silent", f"{MANY // 5:,} clients that complete the TLS handshake and do not authenticate")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.protocol.wire.apis import ApiKey
+
+PAGES: Final = "BARNABAS_BENCH_PAGES"
+"""The environment variable with the port of the broker's page of metrics."""
 
 Steps = Generator[None, None, str]
 Run = Callable[[str], Steps]

@@ -9,7 +9,7 @@ from bench.attacks.before import BEFORE_CPU_MS, BEFORE_MS
 from bench.attacks.largest import LARGEST, NOT_ATTACKED, element_count, entries_of, wire_bytes
 from bench.attacks.registry import ATTACKS
 from bench.attacks.shapes import SHAPES
-from bench.bystander import load_attacks, published
+from bench.bystander import PUBLISHED, Latencies, Row, load_attacks, published
 
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.compile_decoder import REQUEST_ELEMENTS_MAX
@@ -44,17 +44,12 @@ def test_the_largest_request_is_one_that_brokers_decode(name: str) -> None:
 
 
 def test_the_published_table_has_what_each_attack_sends_before_and_after() -> None:
-    row = (
-        "regex",
-        "9 ms",
-        "41 ms",
-        "19 ms",
-        "3 ms ConsumerGroupHeartbeat",
-        "12 ms",
-        "0.0 s",
-        "50 to 53 MB",
-        "answered",
-    )
-    sheet = published([row])
-    assert sheet.rows == [(ATTACKS["regex"].what, "6,600 ms", "41 ms", "12 ms", "53 MB")]
-    assert BEFORE_MS.keys() | BEFORE_CPU_MS.keys() <= ATTACKS.keys()
+    quiet, during = Latencies(0.5, 2.0, 3.0), Latencies(4.0, 41.2, 60.0)
+    row = Row("regex", quiet, during, "3 ms ConsumerGroupHeartbeat", "12 ms", 0.1, (50, 53), "answered", 1.5)
+    sheet = published([row], {})
+    what = ATTACKS["regex"].what
+    assert sheet.rows == [(what, "at most 6,600 ms", "", "0.5 / 2.0 ms", "4.0 / 41 ms", "12 ms", "53 MB")]
+    before = Row("regex", quiet, Latencies(9.0, 6_000.0, 6_600.0), "", "", 0.1, (50, 800), "answered", 1.5)
+    sheet = published([row], {"regex": before})
+    assert sheet.rows == [(what, "9.0 / 6,000 ms", "800 MB", "0.5 / 2.0 ms", "4.0 / 41 ms", "12 ms", "53 MB")]
+    assert BEFORE_MS.keys() | BEFORE_CPU_MS.keys() | set(PUBLISHED) <= ATTACKS.keys()
