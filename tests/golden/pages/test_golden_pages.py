@@ -19,7 +19,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOption
 from barnabas.spark.connectors.polling.options import POLLING_OPTIONS
 from barnabas.spark.connectors.postgres.options import POSTGRES_OPTIONS
 from barnabas.spark.options import OPTIONS
-from tests.golden.pages import cli_reference, code_block_table, config_reference, position_pages, type_pages
+from tests.golden.pages import bounds, cli_reference, code_block_table, config_reference, position_pages, type_pages
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -112,6 +112,7 @@ _RESOURCES = {
 PAGES: list[tuple[str, str, Callable[[], str]]] = [
     ("COMPATIBILITY.md", "apis", render_apis),
     ("SECURITY.md", "needs", render_needs),
+    ("SECURITY.md", "bounds", bounds.render_bounds),
     ("METRICS.md", "metrics", render_metrics),
     ("SPARK.md", "options", render_spark_options),
     ("CONNECT.md", "capture-options", partial(render_options, CAPTURE_OPTIONS)),
@@ -158,3 +159,10 @@ def test_the_page_says_what_the_code_says(
         (DOCS / page).write_text(expected, encoding="utf-8")
     else:
         assert text == expected
+
+
+def test_every_limit_of_what_strangers_make_a_node_keep_is_in_the_table_or_has_a_reason() -> None:
+    limits, listed = bounds.limits(), bounds.listed()
+    assert limits - listed - bounds.OTHERS.keys() == set(), "add a row to tests/golden/pages/bounds.py"
+    assert bounds.OTHERS.keys() - limits == set()
+    assert bounds.OTHERS.keys() & listed == set()
