@@ -189,7 +189,8 @@ def in_turns(coroutine: Coroutine[Any, Any, T], connection: Waiting, turns: Turn
             if awaited is None:
                 slice_, slice_of = turns.pause(connection, is_first=is_first)
                 is_first = False
-                argument = yield from slice_
+                yield from slice_
+                argument = None
             else:
                 argument = yield awaited
         except GeneratorExit:
