@@ -43,6 +43,8 @@ PLAIN_REQUEST_BYTES_MAX = 2 * 1024 * 1024
 such a request into objects of many times its size without yielding to the event loop. Requests that carry
 data of the user (`Api.carries_data`) are bounded by socket.request.max.bytes only.
 """
+_LONG_TO_DECODE_BYTES = 128 * 1024
+"""A larger request of names and numbers is decoded in a slice of long work, which takes 5 ms and more."""
 _LARGE_REQUEST_BYTES = 32 * 1024
 _LARGE_RESPONSE_ENTRIES = 500
 """A response with a list of this many entries, or to a request of `_LARGE_REQUEST_BYTES`, is encoded in a thread. The
@@ -129,20 +131,24 @@ class Dispatcher:
         for key in keys:
             self._load(key)
 
-    def begin(self, request: ReceivedRequest, peer: Peer) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
+    def begin(
+        self, request: ReceivedRequest, peer: Peer, *, in_slice: bool = False
+    ) -> Finished[Answer] | Coroutine[Any, Any, Answer]:
         """Handle the request up to the handler's first suspension. Returns the buffers of the response frame, in order,
         or None for no response; or a coroutine that runs the rest. Raises CloseConnectionError if the request cannot be
-        answered."""
+        answered. `in_slice` says that this is a slice of long work."""
         header = request.header
         key, version = header.api_key, header.api_version
         loaded = self._loaded.get(key) or self._load(key)
         if not loaded.min_version <= version <= loaded.max_version:
             return Finished(self._reject_version(request, loaded))
-        if len(request.frame) > PLAIN_REQUEST_BYTES_MAX and not loaded.carries_data:
-            raise CloseConnectionError(
-                f"The {_name(key)} request has {len(request.frame)} bytes; at most {PLAIN_REQUEST_BYTES_MAX} are "
-                "accepted. Send fewer topics or partitions in one request."
-            )
+        if len(request.frame) > _LONG_TO_DECODE_BYTES and not in_slice and not loaded.carries_data:
+            if len(request.frame) > PLAIN_REQUEST_BYTES_MAX:
+                raise CloseConnectionError(
+                    f"The {_name(key)} request has {len(request.frame)} bytes; at most {PLAIN_REQUEST_BYTES_MAX} are "
+                    "accepted. Send fewer topics or partitions in one request."
+                )
+            return self._begin_later(request, peer)
         clock, hold = self._clock, loaded.hold
         began = clock()
         if loaded.undecoded_right is not None:
@@ -178,6 +184,12 @@ class Dispatcher:
         answer = None if response is None else request.answer(response)
         _count(request, loaded, began, began, clock(), response, ctx)
         return Finished(answer)
+
+    async def _begin_later(self, request: ReceivedRequest, peer: Peer) -> Answer:
+        """Handle a request that takes long to decode, in slices of long work."""
+        await asyncio.sleep(0)
+        outcome = self.begin(request, peer, in_slice=True)
+        return outcome.value if isinstance(outcome, Finished) else await outcome
 
     def _context(self, request: ReceivedRequest, peer: Peer) -> RequestContext:
         header, now_ms = request.header, self._served.clock.now_ms()
