@@ -21,7 +21,7 @@ from barnabas.protocol.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.testing import EmbeddedBroker
 from tests.progress import wait_until
 from tests.system.broker.test_broker_data import batch, create, fetch, produce, produce_request, values
@@ -123,6 +123,20 @@ def test_more_pipelined_requests_than_the_limit_are_all_answered(client: WireCli
     frames = [client.frame(HELLO, 3) for _ in range(2000)]
     client.raw(b"".join(frame for _, frame in frames))
     assert all(client.receive(number).error_code == 0 for number, _ in frames)
+
+
+def test_requests_that_take_long_to_decode_are_answered_in_order_and_let_others_go_first(
+    client: WireClient, connect: Callable[[], WireClient]
+) -> None:
+    topics = [MetadataRequestTopic(name=f"no-such-topic-{index:05d}") for index in range(20_000)]
+    large = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    hostile = [connect() for _ in range(4)]
+    asked = [[each.send(large, 9), each.send(HELLO, 3), each.send(large, 9)] for each in hostile]
+    assert client.call(HELLO, 3).error_code == 0
+    for each, numbers in zip(hostile, asked, strict=True):
+        answers = [each.receive(number) for number in numbers]
+        assert each.order == numbers
+        assert [len(getattr(answer, "topics", ())) for answer in answers] == [20_000, 0, 20_000]
 
 
 def test_client_that_does_not_read_blocks_only_its_own_connection(
