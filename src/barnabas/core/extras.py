@@ -25,7 +25,7 @@ EXTRAS: Final = {
     "pyspark": "spark",
     "pytest": "testing",
     "starlette": "console",
-    "uvicorn": "console",
+    "uvicorn": "registry",
     "yaml": "spark",
 }
 """The extra of pyproject.toml, by the name under which Python imports the module."""

@@ -1,20 +1,16 @@
 """Shell: TLS and users of the registry's HTTP server.
 
-The settings are those of `protocol/transport/http_settings.py`, whose names are Confluent's, and two more:
+The settings are those of `protocol/transport/http/settings.py`, whose names are Confluent's, and two more:
 
     authentication.users     file (authentication.users.file has the users), or cluster
     host.name                the name by which clients reach the registry
 
 With `cluster` the users are those of the Kafka cluster: a user name and a password are right if the cluster accepts a
-login with them, by the mechanism of the registry's own connection (SCRAM or PLAIN). The registry remembers a right
-password for a minute, and never a wrong one.
+login with them, by the mechanism of the registry's own connection (SCRAM or PLAIN).
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -22,8 +18,8 @@ from typing import Final
 from barnabas.client.admin import AsyncAdmin
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.http_security import HttpSecurity
-from barnabas.protocol.transport.http_settings import METHOD, ROLES, USERS_FILE, read_http_security
+from barnabas.protocol.transport.http.security import HttpSecurity
+from barnabas.protocol.transport.http.settings import METHOD, ROLES, USERS_FILE, read_http_security
 
 USERS: Final = "authentication.users"
 HOST_NAME: Final = "host.name"
@@ -33,9 +29,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     " of its host. Requests for other names are refused, since they may come from a web page.",
 }
 """The settings that only the registry has, each with its meaning."""
-REMEMBERED_S: Final = 60.0
-_REMEMBERED_MAX: Final = 10_000
-_LOGINS_AT_ONCE: Final = 4
 _TIMEOUT_MS: Final = 10_000
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OWN_LOGIN: Final = ("sasl.jaas.config", "sasl.username", "sasl.password", "sasl_plain_username", "sasl_plain_password")
@@ -64,7 +57,7 @@ def build_security(
             f"{prefix}{METHOD}=BASIC with {prefix}{USERS}=cluster needs a registry that logs in to Kafka with"
             f" {', '.join(_MECHANISMS)}: set security.protocol, sasl.mechanism and the registry's own user."
         )
-    return HttpSecurity(config, time.monotonic, ClusterUsers(_login_to(settings), time.monotonic))
+    return HttpSecurity(config, time.monotonic, ClusterUsers(_login_to(settings)))
 
 
 LogIn = Callable[[str, str], Awaitable[None]]
@@ -83,37 +76,21 @@ def _login_to(settings: Mapping[str, object]) -> LogIn:
 
 
 class ClusterUsers:
-    """The users of a Kafka cluster."""
+    """The `HttpUsers` of a Kafka cluster."""
 
-    def __init__(self, log_in: LogIn, now: Callable[[], float]) -> None:
+    def __init__(self, log_in: LogIn) -> None:
         self._log_in = log_in
-        self._now = now
-        self._key = secrets.token_bytes(32)
-        self._until: dict[bytes, float] = {}
-        """The time until which each right password is remembered, by its digest."""
-        self._slots = asyncio.Semaphore(_LOGINS_AT_ONCE)
 
-    def knows(self, name: str, password: str) -> bool:
-        """Whether the cluster has accepted the password within the last minute."""
-        return self._until.get(self._digest(name, password), 0.0) > self._now()
+    def secret(self, name: str) -> str:
+        """The registry does not know when the password of a user changes."""
+        return ""
 
-    def _digest(self, name: str, password: str) -> bytes:
-        return hmac.digest(self._key, f"{len(name)}:{name}:{password}".encode(), "sha256")
-
-    async def accepts(self, name: str, password: str) -> bool:
+    async def is_right(self, name: str, password: str) -> bool:
         """Raises KafkaError if the cluster does not answer."""
-        if self.knows(name, password):
-            return True
-        digest = self._digest(name, password)
-        async with self._slots:
-            try:
-                await self._log_in(name, password)
-            except KafkaError as error:
-                if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
-                    raise
-                self._until.pop(digest, None)
-                return False
-        if len(self._until) >= _REMEMBERED_MAX:
-            self._until.clear()
-        self._until[digest] = self._now() + REMEMBERED_S
+        try:
+            await self._log_in(name, password)
+        except KafkaError as error:
+            if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise
+            return False
         return True

@@ -12,8 +12,8 @@ from typing import Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.http import HttpListenerError, HttpServer, parse_http_listener
-from barnabas.protocol.transport.http_doors import HttpDoors, require_login
+from barnabas.protocol.transport.http.doors import require_login
+from barnabas.protocol.transport.http.server import HttpListenerError, http_api, parse_http_listener
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schema_log import DEFAULT_TOPIC, KafkaSchemaLog
@@ -51,11 +51,10 @@ class RegistryServer:
         has_login = security is not None and security.has_login
         remedy = f"Set {prefix}authentication.method=BASIC (docs/REGISTRY.md)"
         require_login("The registry", host, has_login=has_login, insecure=insecure, remedy=remedy)
-        names = [host, (configs or {}).get(f"{prefix}{HOST_NAME}", "")]
+        names = [(configs or {}).get(f"{prefix}{HOST_NAME}", "")]
         self._log = KafkaSchemaLog(settings, topic=topic, creates=not read_only)
         self.registry = Registry(self._log, read_only=read_only)
-        doors = HttpDoors(None if has_login else names)
-        self._http = HttpServer(host, port, RegistryApp(self.registry), security=security, doors=doors)
+        self._http = http_api(host, port, RegistryApp(self.registry), security=security, names=names)
 
     @property
     def url(self) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from barnabas.client.config import ADMIN_CONFIGS, CLUSTER_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS
 from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigType, ConfigValue, UpdateMode, value_to_text
-from barnabas.protocol.transport.http_settings import SETTINGS as HTTP_SETTINGS
+from barnabas.protocol.transport.http.settings import SETTINGS as HTTP_SETTINGS
 from barnabas.registry.registry_file import SETTINGS as REGISTRY_FILE
 from barnabas.registry.security import SETTINGS as USERS_SETTINGS
 from barnabas.server.metadata.configs.not_applied import NOT_APPLIED, STORES

@@ -12,7 +12,7 @@ import yaml
 
 from barnabas.client.config import CLUSTER_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS
 from barnabas.core.properties import parse_properties
-from barnabas.protocol.transport.http_settings import SETTINGS as HTTP_SETTINGS
+from barnabas.protocol.transport.http.settings import SETTINGS as HTTP_SETTINGS
 from barnabas.registry.registry_file import SETTINGS as REGISTRY_FILE
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.server.node.config import AUTHORIZER_CONFIGS

@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from barnabas.client.single_writer.state import WriterFencedError
-from barnabas.protocol.transport.http import HttpRequest
+from barnabas.protocol.transport.http.messages import HttpRequest
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.records import Record, decode_record, encode_record
 from barnabas.registry.service import Registry

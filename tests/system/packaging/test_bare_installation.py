@@ -54,7 +54,7 @@ PARTS: Final = {
     "barnabas.cli.cluster.certificates": "1",  # has printed `pip install 'barnabas[tls]'`
     "barnabas.protocol.security.oauth.signatures": "cryptography",
     "barnabas.protocol.security.oauth.signed": "cryptography",
-    "barnabas.protocol.transport.http": "h11",
+    "barnabas.protocol.transport.http.server": "h11",
     "barnabas.protocol.transport.oauth.provider_keys": "cryptography",
     "barnabas.testing.async_fixtures": "pytest",
     "barnabas.testing.pytest_plugin": "pytest",

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from barnabas.cli.app import build_app
-from barnabas.console.access.users import Role, check_password, parse_users
+from barnabas.console.access.users import Role, parse_users
+from barnabas.protocol.security.password_hash import check_password
 from barnabas.testing import EmbeddedBroker
 
 
@@ -74,7 +75,7 @@ def test_a_console_runs_beside_a_cluster_until_a_signal(tmp_path: Path, monkeypa
     [
         (["--host", "0.0.0.0"], "it has no login"),
         (["--mask", "x"], "is not a mask"),
-        (["--users-file", "absent"], "users file absent cannot be read"),
+        (["--users-file", "absent"], "file of users absent cannot be read"),
         (["--certificate", "c.pem"], "needs both --certificate and --key"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.protocol.transport.http_doors import OpenListenerError
+from barnabas.protocol.transport.http.doors import OpenListenerError
 from barnabas.registry.server import RegistryServer
 
 CLIENT = {"bootstrap.servers": "127.0.0.1:9092"}

@@ -79,7 +79,7 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
             "pyarrow",
             "pydantic",
             "barnabas.client",
-            "barnabas.protocol.transport.pages",
+            "barnabas.protocol.transport.http.pages",
         }
         == set()
     )

@@ -25,7 +25,7 @@ from barnabas.client.errors import BrokerUnreachableError, ClientClosedError, Re
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.core.errors import BarnabasError, KafkaError
-from barnabas.protocol.transport.http import HttpServer
+from barnabas.protocol.transport.http.server import http_api
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.client import AsyncRegistryClient, RegistryClient
 from barnabas.registry.service import Registry
@@ -112,7 +112,7 @@ def close(client: Any) -> None:
 def running_registry() -> Iterator[str]:
     """A registry whose topic is in memory. Yields its address."""
     thread = LoopThread("registry")
-    server = HttpServer("127.0.0.1", 0, RegistryApp(Registry(MemoryLog(MemoryTopic()))))
+    server = http_api("127.0.0.1", 0, RegistryApp(Registry(MemoryLog(MemoryTopic()))))
     thread.run(server.bind)
     serving = asyncio.run_coroutine_threadsafe(server.serve(), thread.loop)
     try:

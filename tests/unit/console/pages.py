@@ -11,9 +11,10 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from barnabas.console.access.users import Role, hash_password, user_line
+from barnabas.console.access.users import Role, user_line
 from barnabas.console.settings import BrowseLimits, ConsoleSettings, SamplingLimits
 from barnabas.console.web.app import ConsoleApp
+from barnabas.protocol.security.password_hash import hash_password
 
 LIMITS = BrowseLimits(records=20, scanned_records=5_000, live_views=1, live_seconds=30.0)
 

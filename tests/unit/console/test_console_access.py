@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.console.access.gate import SESSIONS_OF_USER_MAX, Gate, basic_credentials
+from barnabas.console.access.gate import SESSIONS_OF_USER_MAX, Gate
 from barnabas.console.access.masking import MaskRule, masked, rules_of
-from barnabas.console.access.passwords import UsersFile
 from barnabas.console.access.sessions import LIFETIME_MS, Signer
-from barnabas.console.access.users import Role, User, check_password, hash_password, parse_users, user_line
-from barnabas.console.errors import ConsoleError, NotAllowedError, TooManyError
-from barnabas.core.clock import SystemClock
+from barnabas.console.access.users import Role, User, parse_users, user_line
+from barnabas.console.errors import ConsoleError, NotAllowedError
 from barnabas.protocol.security.login_attempts import FREE, LoginAttempts
-from tests.unit.console.pages import write_users
+from barnabas.protocol.security.password_hash import check_password, hash_password
 
 SALT = bytes(range(16))
 ALICE = User("alice", Role.EDITOR, hash_password("correct horse", SALT))
@@ -131,12 +127,6 @@ def test_the_oldest_of_very_many_sessions_of_a_user_ends() -> None:
     assert [present.visit(cookie, 1, "new").user is None for cookie in cookies] == [True] + [False] * 50
 
 
-def test_basic_credentials_are_read_from_their_header() -> None:
-    assert basic_credentials("Basic YWxpY2U6YTpi") == ("alice", "a:b")
-    for header in (None, "Bearer x", "Basic !", "Basic YWxpY2U=", "Basic /w=="):
-        assert basic_credentials(header) is None
-
-
 def test_guesses_of_an_address_wait_longer_and_longer() -> None:
     attempts = LoginAttempts()
     for _ in range(FREE):
@@ -192,32 +182,3 @@ def test_rules_hold_for_the_topics_of_their_pattern() -> None:
 def test_an_invalid_mask_is_refused_with_the_form_of_a_rule(text: str) -> None:
     with pytest.raises(ValueError, match="write TOPICS:PATH=ACTION"):
         MaskRule.parse(text)
-
-
-# -- logins ------------------------------------------------------------------------------------------------------------
-
-
-def test_wrong_passwords_slow_down_their_address_and_not_the_user(tmp_path: Path) -> None:
-    async def main() -> None:
-        users = UsersFile(write_users(tmp_path / "users", ada=Role.ADMIN), SystemClock())
-        for _ in range(FREE):
-            assert await users.login("ada", "wrong", "10.0.0.1") is None
-        with pytest.raises(TooManyError, match="failed logins"):
-            await users.login("ada", "adaadaada", "10.0.0.1")
-        found = await users.login("ada", "adaadaada", "10.0.0.2")
-        assert found is not None
-        assert await users.login("ada", "adaadaada", "10.0.0.1") == found  # a script's password stays known
-
-    asyncio.run(main())
-
-
-def test_an_address_with_very_many_logins_does_not_fill_the_queue(tmp_path: Path) -> None:
-    async def main() -> None:
-        users = UsersFile(write_users(tmp_path / "users", ada=Role.ADMIN), SystemClock())
-        flood = [asyncio.create_task(users.login(f"user{number}", "wrong", "10.0.0.1")) for number in range(50)]
-        await asyncio.sleep(0)
-        assert await users.login("ada", "adaadaada", "10.0.0.2") is not None
-        results = await asyncio.gather(*flood, return_exceptions=True)
-        assert sum(isinstance(result, TooManyError) for result in results) == 46
-
-    asyncio.run(main())

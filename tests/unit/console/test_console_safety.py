@@ -78,7 +78,7 @@ def test_bodies_have_a_limit_and_a_type(browser: Browser) -> None:
     token = browser.client.get("/api/session").json()["csrf"]
     headers = {"x-csrf-token": token}
     large = browser.client.post("/api/topics/create", json={"topic": "x" * BODY_BYTES_MAX}, headers=headers)
-    assert large.status_code == 400
+    assert large.status_code == 413
     multipart = browser.client.post("/api/topics/create", files={"topic": b"x"}, headers=headers)
     assert multipart.status_code == 400
     assert browser.client.get("/api/topics/create").status_code == 404

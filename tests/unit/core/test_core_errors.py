@@ -19,7 +19,7 @@ from barnabas.client.errors import BrokerUnreachableError, OffsetOutOfRangeError
 from barnabas.client.serialization import NotReadyError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.transport.http import HttpResponse
+from barnabas.protocol.transport.http.doors import HttpRefusal
 
 SAMPLES: dict[str, Any] = {
     "str": "what happened",
@@ -38,7 +38,7 @@ SAMPLES: dict[str, Any] = {
     "tuple[str, ...]": ("a statement",),
     "Sequence[tuple[int, str]]": ((0, "a reason"),),
     "HTTPStatus": HTTPStatus.NOT_FOUND,
-    "HttpResponse": HttpResponse(HTTPStatus.NOT_FOUND, b"not found"),
+    "HttpRefusal": HttpRefusal(HTTPStatus.FORBIDDEN, "not allowed"),
     "Callable[[], Awaitable[object]]": lambda: None,
 }
 """A value for each type of the parameters of our exceptions."""

@@ -9,10 +9,11 @@ import pytest
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.config import TlsConfig
+from barnabas.protocol.transport.http.logins import REMEMBERED_S, Logins
 from barnabas.registry.access import RegistryLogin, read_login
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.registry_file import RegistryFile, read_registry_file
-from barnabas.registry.security import REMEMBERED_S, ClusterUsers, build_security
+from barnabas.registry.security import ClusterUsers, build_security
 
 BASIC = {"authentication.method": "BASIC"}
 
@@ -116,15 +117,15 @@ def test_users_of_a_cluster_are_asked_once_a_minute() -> None:
             if password != "secret":
                 raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED)
 
-        users = ClusterUsers(log_in, lambda: now[0])
-        assert [await users.accepts("alice", "secret") for _ in range(3)] == [True] * 3
-        assert [await users.accepts("alice", "wrong") for _ in range(2)] == [False] * 2
+        users = Logins(ClusterUsers(log_in), lambda: now[0])
+        assert [await users.accepts("alice", "secret", "10.0.0.1") for _ in range(3)] == [True] * 3
+        assert [await users.accepts("alice", "wrong", "10.0.0.1") for _ in range(2)] == [False] * 2
         assert logins == ["alice"] * 3, "a wrong password is never remembered"
         down[0] = True
-        assert await users.accepts("alice", "secret")
+        assert await users.accepts("alice", "secret", "10.0.0.1")
         now[0] += REMEMBERED_S
         with pytest.raises(KafkaError):
-            await users.accepts("alice", "secret")
+            await users.accepts("alice", "secret", "10.0.0.1")
 
     asyncio.run(main())
 

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.client.errors import SerializationError
 from barnabas.core.decision import Decision
-from barnabas.protocol.transport.http import HttpRequest
+from barnabas.protocol.transport.http.messages import HttpRequest
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import (

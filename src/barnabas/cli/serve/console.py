@@ -126,7 +126,8 @@ def add_user(
 
     Example: `barnabas console add-user alice --role editor --users-file console-users`
     """
-    from barnabas.console.access.users import PASSWORD_CHARACTERS_MIN, Role, hash_password, user_line
+    from barnabas.console.access.users import PASSWORD_CHARACTERS_MIN, Role, user_line
+    from barnabas.protocol.security.password_hash import hash_password
 
     wanted = Role.parse(role)
     password = os.environ.get("BARNABAS_CONSOLE_PASSWORD") or typer.prompt(

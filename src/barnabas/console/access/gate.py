@@ -1,13 +1,11 @@
 """Machine: decides whether a request may do what it asks for. Time and randomness are arguments.
 
 Three things are checked for every request: its user, the role that the page or the change needs, and for changes the
-CSRF token and read-only mode. `protocol/transport/http_doors.py` has checked before that no other web site has sent it.
+CSRF token and read-only mode. `protocol/transport/http/doors.py` has checked before that no other web site has sent it.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -95,15 +93,3 @@ class Gate:
             needed = role.name.lower()
             raise NotAllowedError(f"This change needs the role {needed}; you are {visit.user.role.name.lower()}.")
         return visit.user
-
-
-def basic_credentials(header: str | None) -> tuple[str, str] | None:
-    """(name, password) of an Authorization header with HTTP Basic; None for any other."""
-    scheme, _, text = (header or "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
-    except (ValueError, binascii.Error):
-        return None
-    return (name, password) if colon else None

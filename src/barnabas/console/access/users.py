@@ -1,15 +1,11 @@
 """Codec: users with roles, and the file in which they are kept with hashed passwords.
 
 The file has one user in each line, `NAME:ROLE:HASH`; empty lines and lines that begin with `#` are ignored. The hash is
-`scrypt$n$r$p$SALT$KEY` (RFC 7914), with salt and key in base64. `barnabas console add-user` writes such lines.
+that of `protocol/security/password_hash.py`. `barnabas console add-user` writes such lines.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,11 +13,8 @@ from enum import IntEnum
 from typing import Final
 
 from barnabas.console.errors import ConsoleError
+from barnabas.protocol.security.password_hash import check_hash
 
-_N, _R, _P = 1 << 15, 8, 1
-_SALT_BYTES: Final = 16
-_KEY_BYTES: Final = 32
-_MEMORY_MAX: Final = 256 * 1024 * 1024
 PASSWORD_CHARACTERS_MIN: Final = 8
 _NAME: Final = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
@@ -54,22 +47,12 @@ class User:
     password_hash: str = field(default="", repr=False)
 
     @property
+    def secret(self) -> str:
+        return self.password_hash
+
+    @property
     def is_anonymous(self) -> bool:
         return not self.name
-
-
-def hash_password(password: str, salt: bytes) -> str:
-    """The hash of a password for the users file. `salt` has 16 random bytes. Takes about 0.1 s and 32 MiB."""
-    assert len(salt) == _SALT_BYTES
-    key = _derive(password, salt, _N, _R, _P)
-    return "$".join(("scrypt", str(_N), str(_R), str(_P), _text(salt), _text(key)))
-
-
-def check_password(password: str, password_hash: str) -> bool:
-    """Whether a password has this hash. As slow as `hash_password`."""
-    _, n, r, p, salt, key = password_hash.split("$")
-    found = _derive(password, base64.b64decode(salt), int(n), int(r), int(p))
-    return hmac.compare_digest(found, base64.b64decode(key))
 
 
 def parse_users(text: str, source: str) -> Mapping[str, User]:
@@ -80,7 +63,7 @@ def parse_users(text: str, source: str) -> Mapping[str, User]:
             continue
         try:
             name, role, password_hash = line.strip().split(":")
-            _check_hash(password_hash)
+            check_hash(password_hash)
             if not _NAME.fullmatch(name):
                 raise ValueError("a name has 1 to 64 letters, digits and . _ @ -")
             users[name] = User(name, Role.parse(role), password_hash)
@@ -98,25 +81,3 @@ def user_line(name: str, role: Role, password_hash: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a user name: use 1 to 64 letters, digits and . _ @ -")
     return f"{name}:{role.name.lower()}:{password_hash}"
-
-
-def _check_hash(text: str) -> None:
-    try:
-        scheme, n, r, p, salt, key = text.split("$")
-        cost = int(n) * int(r) * 128
-        if scheme != "scrypt" or cost > _MEMORY_MAX or int(p) > 16:
-            raise ValueError
-        if len(base64.b64decode(salt)) < 8 or len(base64.b64decode(key)) != _KEY_BYTES:
-            raise ValueError
-    except (ValueError, binascii.Error):
-        raise ValueError("the hash is not scrypt$n$r$p$SALT$KEY") from None
-
-
-def _derive(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
-    return hashlib.scrypt(
-        password.encode(), salt=salt, n=n, r=r, p=p, dklen=_KEY_BYTES, maxmem=n * r * 128 + 1024 * 1024
-    )
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -24,10 +24,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from barnabas.console.access.audit import AuditLog
-from barnabas.console.access.gate import CSRF_FIELD, CSRF_HEADER, Gate, Visit, basic_credentials
-from barnabas.console.access.passwords import UsersFile
+from barnabas.console.access.gate import CSRF_FIELD, CSRF_HEADER, Gate, Visit
 from barnabas.console.access.sessions import LIFETIME_MS, Signer
-from barnabas.console.access.users import Role
+from barnabas.console.access.users import Role, User, parse_users
 from barnabas.console.changes.change import Change, Outcome
 from barnabas.console.errors import BadInputError, NotAllowedError, NotFoundError
 from barnabas.console.settings import ConsoleSettings
@@ -35,11 +34,21 @@ from barnabas.console.sources import Call, Sources
 from barnabas.console.web.live import LiveViews, download_lines, live_events
 from barnabas.console.web.pages import CHANGES, NAVIGATION, PAGES, Page
 from barnabas.console.web.rendering import make_environment
-from barnabas.console.web.responses import LOGIN_BYTES_MAX, HeadersMiddleware, read_fields, status_of
+from barnabas.console.web.responses import (
+    BODY_LIMITS,
+    LOGIN_BYTES_MAX,
+    HeadersMiddleware,
+    read_fields,
+    refused,
+    status_of,
+)
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import BarnabasError
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.http_doors import HttpDoors
+from barnabas.protocol.transport.http.doors import HttpDoors
+from barnabas.protocol.transport.http.gate import HttpGate
+from barnabas.protocol.transport.http.logins import Logins, decode_basic
+from barnabas.protocol.transport.http.users import UsersFile
 
 log = get_logger("barnabas.console")
 
@@ -56,10 +65,10 @@ class ConsoleApp:
     def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None) -> None:
         self.settings = settings
         self._clock = clock or SystemClock()
-        self._users = None if settings.users_file is None else UsersFile(settings.users_file, self._clock)
+        self._users = None if settings.users_file is None else UsersFile(settings.users_file, parse_users)
+        self._logins = None if self._users is None else Logins(self._users, self._clock.monotonic)
         users = None if self._users is None else self._users.users
         self._gate = Gate(Signer(secrets.token_bytes(32)), users, is_read_only=settings.is_read_only)
-        self._doors = HttpDoors(None if self._gate.has_login else (), content_types=None)
         self._audit = AuditLog(settings.audit_file)
         self._templates = make_environment()
         self._live = LiveViews(settings.browse.live_views)
@@ -80,12 +89,18 @@ class ConsoleApp:
             routes.append(Route(page.path, self._endpoint(self._showing(page)), methods=["GET"]))
             twin = "/api" + page.path if page.path != "/" else "/api/overview"
             routes.append(Route(twin, self._endpoint(self._document(page)), methods=["GET"]))
-        self.app = Starlette(
+        self._pages = Starlette(
             routes=routes,
             middleware=[Middleware(HeadersMiddleware)],
             lifespan=self._lifespan,
             exception_handlers={404: self._on_missing, 405: self._on_missing, 500: self._on_bug},
         )
+        doors = HttpDoors(None if self._gate.has_login else (), content_types=None)
+        self.app = HttpGate(self._pages, doors, limits=BODY_LIMITS, refuse=refused)
+
+    def running(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """The clients of the application live in this context, for a server without ASGI's lifespan."""
+        return self._lifespan(self._pages)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -105,14 +120,11 @@ class ConsoleApp:
     # -- every request -------------------------------------------------------------------------------------------------
 
     def _endpoint(self, handle: Callable[[Request, Visit], Awaitable[Response]]) -> Endpoint:
-        """Wrap a handler: the host, the visit, errors as pages or JSON, and the cookie of a new session."""
+        """Wrap a handler: the visit, errors as pages or JSON, and the cookie of a new session."""
 
         async def endpoint(request: Request) -> Response:
             visit = None
             try:
-                refusal = self._doors.refusal(request.method, request.headers)
-                if refusal is not None:
-                    raise NotAllowedError(refusal.message)
                 visit = await self._visit(request)
                 response = await handle(request, visit)
             except (BarnabasError, TimeoutError) as error:
@@ -126,13 +138,18 @@ class ConsoleApp:
     async def _visit(self, request: Request) -> Visit:
         now_ms, new_id = self._clock.now_ms(), secrets.token_urlsafe(24)
         visit = self._gate.visit(request.cookies.get(SESSION_COOKIE), now_ms, new_id)
-        given = basic_credentials(request.headers.get("authorization"))
-        if given is None or self._users is None:
+        given = decode_basic(request.headers.get("authorization", ""))
+        if given is None or self._logins is None:
             return visit
-        user = await self._users.login(*given, _address(request))
+        user = await self._user(*given, _address(request))
         if user is None:
             raise NotAllowedError("The name or the password is wrong.")
         return Visit(user, visit.session, visit.csrf_token, None, is_basic=True)
+
+    async def _user(self, name: str, password: str, address: str) -> User | None:
+        """The user, if the password is right. Raises TooManyLoginsError."""
+        assert self._logins is not None
+        return self._gate.user(name) if await self._logins.accepts(name, password, address) else None
 
     def _call(self, request: Request, visit: Visit, fields: dict[str, str] | None = None) -> Call:
         assert visit.user is not None and self.sources is not None
@@ -336,14 +353,14 @@ class ConsoleApp:
         return self._page(request, visit, "login.html", "Log in", {"error": ""})
 
     async def _login(self, request: Request, visit: Visit) -> Response:
-        if self._users is None:
+        if self._logins is None:
             raise NotFoundError("This console has no login.")
         fields = await read_fields(request, LOGIN_BYTES_MAX)
         error = "The name or the password is wrong."
         if not self._gate.signer.is_csrf_token(visit.session, fields.get(CSRF_FIELD, "")):
             error = "The form has expired: try again."
         elif (
-            user := await self._users.login(fields.get("user", ""), fields.get("password", ""), _address(request))
+            user := await self._user(fields.get("user", ""), fields.get("password", ""), _address(request))
         ) is not None:
             cookie = self._gate.log_in(user, secrets.token_urlsafe(24), self._clock.now_ms())
             response = RedirectResponse("/", 303)

@@ -12,15 +12,18 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
-from barnabas.console.errors import BadInputError, ConsoleError, TooManyError
+from barnabas.console.errors import BadInputError, ConsoleError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.protocol.transport.http.doors import HttpRefusal
+from barnabas.protocol.transport.http.gate import BodyLimits, HttpRefusedError
+from barnabas.protocol.transport.http.logins import TooManyLoginsError
+from barnabas.protocol.transport.http.messages import HttpResponse
 from barnabas.registry.errors import RegistryError
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 LOGIN_BYTES_MAX: Final = 16 * 1024
 """The most bytes of a body of a client that may not have logged in."""
-BODIES_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The bodies that are being received, together."""
+BODY_LIMITS: Final = BodyLimits(of_request=BODY_BYTES_MAX, of_address=64 * 1024 * 1024, total=64 * 1024 * 1024)
 _FIELDS_MAX: Final = 200
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -72,6 +75,10 @@ def status_of(error: BarnabasError) -> int:
     match error:
         case ConsoleError():
             return error.status
+        case TooManyLoginsError():
+            return 429
+        case HttpRefusedError():
+            return error.refusal.status
         case RegistryError():
             return error.code if error.code < 1000 else error.code // 100
         case BrokerUnreachableError() | RequestTimeoutError():
@@ -84,8 +91,18 @@ def status_of(error: BarnabasError) -> int:
             return 502
 
 
+def refused(refusal: HttpRefusal, headers: Mapping[str, str]) -> HttpResponse:
+    """The answer to a request that no page of the console gets."""
+    if "text/html" in headers.get("accept", ""):
+        return HttpResponse(
+            refusal.status, refusal.message.encode(), "text/plain; charset=utf-8", {**HEADERS, **refusal.headers}
+        )
+    body = json.dumps({"error": refusal.message}).encode()
+    return HttpResponse(refusal.status, body, headers={**HEADERS, **refusal.headers})
+
+
 async def read_fields(request: Request, bytes_max: int = BODY_BYTES_MAX) -> dict[str, str]:
-    """The fields of a form, or of a JSON object whose values are scalars. Raises BadInputError and TooManyError."""
+    """The fields of a form, or of a JSON object whose values are scalars. Raises BadInputError."""
     body = await _body(request, bytes_max)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
@@ -111,23 +128,11 @@ def _field(value: Any) -> str:
     return json.dumps(value) if not isinstance(value, bool) else ("true" if value else "")
 
 
-class _Receiving:
-    """Bytes of bodies that are being received."""
-
-    total = 0
-
-
 async def _body(request: Request, bytes_max: int) -> bytes:
     parts, size = [], 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            _Receiving.total += len(part)
-            if size > bytes_max:
-                raise BadInputError(f"The body has more than {bytes_max} bytes.")
-            if _Receiving.total > BODIES_BYTES_MAX:
-                raise TooManyError("Too many large requests at the same time: try again in a moment.")
-            parts.append(part)
-    finally:
-        _Receiving.total -= size
+    async for part in request.stream():
+        size += len(part)
+        if size > bytes_max:
+            raise BadInputError(f"The body has more than {bytes_max} bytes.")
+        parts.append(part)
     return b"".join(parts)

@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.protocol.transport.http import HttpRequest, HttpResponse
-from barnabas.protocol.transport.http_routes import NoRouteError, RouteTree, path_segments
+from barnabas.protocol.transport.http.messages import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http.routes import NoRouteError, RouteTree, path_segments
 from barnabas.registry.api.calls import Call, Text
 from barnabas.registry.api.table import CHANGING, LASTING, ROUTES, Handler
 from barnabas.registry.errors import Code, RegistryError

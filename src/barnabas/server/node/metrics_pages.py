@@ -24,12 +24,12 @@ from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.exposition import Exposition, building
 from barnabas.core.telemetry.prometheus import CONTENT_TYPE
 from barnabas.core.telemetry.table import NameFamily
-from barnabas.protocol.transport.http_doors import host_name
-from barnabas.protocol.transport.pages import Page, PageServer
+from barnabas.protocol.transport.http.doors import host_name
+from barnabas.protocol.transport.http.pages import Page, PageServer
 from barnabas.server.node.health import Health
 
 if TYPE_CHECKING:
-    from barnabas.protocol.transport.http_security import HttpSecurity
+    from barnabas.protocol.transport.http.security import HttpSecurity
 
 HOST_NAME: Final = "host.name"
 PREFIX: Final = "barnabas.metrics."
@@ -88,15 +88,9 @@ class MetricsPages:
         self._server = PageServer(
             host,
             int(match["port"]),
-            {
-                self._path: self._metrics_page,
-                LIVE_PATH: self._live_page,
-                READY_PATH: self._ready_page,
-                HEALTH_PATH: self._health_page,
-                VERSION_PATH: self._version_page,
-            },
+            {self._path: self._metrics_page, VERSION_PATH: self._version_page},
+            probes={LIVE_PATH: self._live_page, READY_PATH: self._ready_page, HEALTH_PATH: self._health_page},
             security=security,
-            open_pages=(LIVE_PATH, READY_PATH, HEALTH_PATH),
             names=_own_names(configs or {}),
         )
         try:
@@ -159,8 +153,8 @@ def _security(configs: Mapping[str, str], *, is_https: bool) -> HttpSecurity | N
     own = (f"{PREFIX}ssl.", f"{PREFIX}authentication.")
     if not is_https and not any(name.startswith(own) for name in configs):
         return None
-    from barnabas.protocol.transport.http_security import HttpSecurity
-    from barnabas.protocol.transport.http_settings import read_http_security
+    from barnabas.protocol.transport.http.security import HttpSecurity
+    from barnabas.protocol.transport.http.settings import read_http_security
 
     return HttpSecurity(read_http_security(configs, is_https=is_https, prefix=PREFIX), time.monotonic)
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import pytest
 
 from barnabas.protocol.security.login_attempts import FREE
-from barnabas.protocol.transport import http
-from barnabas.protocol.transport.http import HttpRequest, HttpResponse, HttpServer
+from barnabas.protocol.transport.http.doors import HttpDoors
+from barnabas.protocol.transport.http.gate import BodyLimits, HttpGate, application
+from barnabas.protocol.transport.http.messages import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http.security import HttpSecurity
+from barnabas.protocol.transport.http.server import ConnectionLimits, HttpServer
+from barnabas.protocol.transport.http.settings import HttpLoginConfig, HttpSecurityConfig
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+GET: Final = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BODIES: Final = BodyLimits(of_request=1_000_000, of_address=150_000, total=2_000_000)
+ALICE: Final = b"Authorization: Basic " + base64.b64encode(b"alice:secret") + b"\r\n"
+BOB: Final = b"Authorization: Basic " + base64.b64encode(b"bob:secret") + b"\r\n"
 
 
 async def echo(request: HttpRequest) -> HttpResponse:
     if request.target == "/fail":
         raise RuntimeError("as asked")
+    if request.target == "/large":
+        return HttpResponse(200, bytes(20_000_000))
     body = f"{request.method} {request.target} {request.headers.get('x', '-')} {request.body.decode()}"
     return HttpResponse(200, body.encode(), "text/plain", {"X-Extra": "1"})
 
@@ -28,21 +40,29 @@ class Alice:
     def __init__(self) -> None:
         self.checked = 0
 
-    def is_known(self, authorization: str) -> bool:
-        return authorization == "alice, known"
+    def secret(self, name: str) -> str | None:
+        return "secret" if name == "alice" else None
 
-    async def refusal(self, authorization: str) -> HttpResponse | None:
+    async def is_right(self, name: str, password: str) -> bool:
         self.checked += 1
-        return None if authorization == "alice" else HttpResponse(401)
+        return password == self.secret(name)
 
 
-def talk(conversation: Talk, login: Alice | None = None) -> None:
+def talk(
+    conversation: Talk,
+    login: Alice | None = None,
+    limits: ConnectionLimits | None = None,
+    app: Any = None,
+) -> None:
     async def main() -> None:
-        server = HttpServer("127.0.0.1", 0, echo, login=login)
+        config = HttpSecurityConfig(login=HttpLoginConfig("x", frozenset(), None))
+        security = None if login is None else HttpSecurity(config, asyncio.get_running_loop().time, login)
+        gate = HttpGate(app or application(echo), HttpDoors(()), security=security, limits=BODIES)
+        server = HttpServer("127.0.0.1", 0, gate, limits=limits)
         await server.bind()
         serving = asyncio.create_task(server.serve())
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await conversation(reader, writer)
         writer.close()
         server.stop()
@@ -54,17 +74,23 @@ def talk(conversation: Talk, login: Alice | None = None) -> None:
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bytes]:
     writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+    length = next((int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0)
     return int(head.split(b" ")[1]), await reader.readexactly(length)
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(65_536):
+            pass
 
 
 def test_requests_of_one_connection_are_answered_in_order() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        get = b"GET /a?b=c HTTP/1.1\r\nHost: localhost\r\nX: 7\r\n\r\n"
-        assert await ask(reader, writer, get) == (200, b"GET /a?b=c 7 ")
-        post = b"POST /p HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody"
-        assert await ask(reader, writer, post + get) == (200, b"POST /p - body")
-        assert await ask(reader, writer, b"") == (200, b"GET /a?b=c 7 ")
+        get = b"GET /a?b=c%2Fd HTTP/1.1\r\nHost: localhost\r\nX: 7\r\n\r\n"
+        assert await ask(reader, writer, get) == (200, b"GET /a?b=c%2Fd 7 ")
+        post = b"POST /p%2Fq HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody"
+        assert await ask(reader, writer, post + get) == (200, b"POST /p%2Fq - body")
+        assert await ask(reader, writer, b"") == (200, b"GET /a?b=c%2Fd 7 ")
         chunked = (
             b"POST /c HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
         )
@@ -76,7 +102,7 @@ def test_requests_of_one_connection_are_answered_in_order() -> None:
 def test_a_failing_handler_is_answered_500_and_the_connection_stays_open() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert (await ask(reader, writer, b"GET /fail HTTP/1.1\r\nHost: localhost\r\n\r\n"))[0] == 500
-        assert (await ask(reader, writer, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))[0] == 200
+        assert (await ask(reader, writer, GET))[0] == 200
 
     talk(conversation)
 
@@ -92,10 +118,33 @@ def test_head_has_no_body_and_continue_is_answered() -> None:
     talk(conversation)
 
 
-def test_malformed_http_is_answered_400_and_the_connection_closed() -> None:
+def test_a_client_that_sends_nothing_more_gets_its_answer() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert (await ask(reader, writer, b"\x00\x00\x00\x10not http\r\n\r\n"))[0] == 400
-        assert await reader.read() == b""
+        writer.write(GET)
+        writer.write_eof()
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+
+    talk(conversation)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x00\x00\x10not http\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000,
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk\r\n",
+    ],
+)
+def test_malformed_http_is_refused_and_the_connection_closed(sent: bytes) -> None:
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        status, _ = await ask(reader, writer, sent)
+        assert status in (400, 501)
+        await ended(reader)
 
     talk(conversation)
 
@@ -123,7 +172,7 @@ def test_a_body_is_read_after_the_login() -> None:
         head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
         assert (await ask(reader, writer, head + b"\r\n"))[0] == 401
         # the rest of the refused body is dropped, and the connection goes on
-        assert (await ask(reader, writer, b"body" + head + b"Authorization: alice\r\n\r\nmore"))[1] == b"POST / - more"
+        assert (await ask(reader, writer, b"body" + head + ALICE + b"\r\nmore"))[1] == b"POST / - more"
 
     talk(conversation, Alice())
 
@@ -134,48 +183,58 @@ def test_guesses_are_slowed_down_and_known_users_are_not() -> None:
             get = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + user + b"\r\n"
             return (await ask(reader, writer, get))[0]
 
-        assert [await status(b"Authorization: bob\r\n") for _ in range(FREE + 2)] == [401] * FREE + [429] * 2
-        assert login.checked == FREE
-        assert await status(b"Authorization: alice, known\r\n") == 200
+        assert await status(ALICE) == 200
+        assert [await status(BOB) for _ in range(FREE + 2)] == [401] * FREE + [429] * 2
+        assert login.checked == 1 + FREE
+        assert await status(ALICE) == 200
         assert await status(b"") == 401  # the browser asks for a password
 
     login = Alice()
     talk(conversation, login)
 
 
-@pytest.mark.parametrize("sent", [b"GET / HTT", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbo"])
-def test_a_half_sent_request_has_a_deadline(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_HEAD_S", 0.05)
-    monkeypatch.setattr(http, "_BODY_S", 0.05)
-
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTT",
+        GET + b"GET / HTT",
+        GET,
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbo",
+        b"POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 4\r\n\r\nbo",
+        b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+def test_what_a_client_owes_has_a_deadline(sent: bytes) -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
         writer.write(sent)
-        with contextlib.suppress(ConnectionError):
-            assert await reader.read() == b""
+        while True:  # until the client's connection has made room
+            other_reader, other = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                assert (await ask(other_reader, other, GET))[0] == 200
+                other.close()
+                break
+        await ended(reader)
 
-    talk(conversation)
+    talk(conversation, limits=ConnectionLimits(head_s=0.1, body_s=0.1, receipt_s=0.1, idle_s=0.1))
 
 
-def test_half_sent_requests_of_an_address_make_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CONNECTIONS_OF_ADDRESS_MAX", 3)
-
+def test_half_sent_requests_of_an_address_make_room_for_each_other() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         port = writer.get_extra_info("peername")[1]
         writer.write(b"GET / HT")
         others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for other in others:
-            assert (await ask(*other, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))[0] == 200
-        with contextlib.suppress(ConnectionError):
-            assert await reader.read() == b""
+            assert (await ask(*other, GET))[0] == 200
+        await ended(reader)
         for _, other_writer in others:
             other_writer.close()
 
-    talk(conversation)
+    talk(conversation, limits=ConnectionLimits(of_address=3))
 
 
-def test_the_bodies_of_an_address_have_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODIES_BYTES_OF_ADDRESS_MAX", 150_000)
-
+def test_the_bodies_of_an_address_have_a_total() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         port = writer.get_extra_info("peername")[1]
         head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"
@@ -187,22 +246,48 @@ def test_the_bodies_of_an_address_have_a_total(monkeypatch: pytest.MonkeyPatch) 
         await second_reader.readuntil(b"\r\n\r\n")
         assert (await ask(second_reader, second_writer, bytes(100_000)))[0] == 503
         assert (await ask(reader, writer, b"x"))[0] == 200
-        assert (
-            await ask(second_reader, second_writer, head.replace(b"Expect: 100-continue\r\n", b"") + bytes(100_000))
-        )[0] == 200
+        head = head.replace(b"Expect: 100-continue\r\n", b"")
+        assert (await ask(second_reader, second_writer, head + bytes(100_000)))[0] == 200
         second_writer.close()
 
     talk(conversation)
 
 
-def test_a_body_above_the_limit_is_rejected() -> None:
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_above_the_limit_is_rejected(chunked: bool) -> None:
+    """The client gets the answer, although it sends all of the body first."""
+
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {http.BODY_BYTES_MAX + 1}\r\n\r\n".encode()
-        writer.write(head)
-        block = bytes(1 << 20)
-        for _ in range(http.BODY_BYTES_MAX // len(block)):
-            writer.write(block)
-            await writer.drain()
-        assert (await ask(reader, writer, b"x"))[0] == 413
+        body = bytes(BODIES.of_request + 1)
+        framing = b"Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}".encode()
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + framing + b"\r\n\r\n")
+        writer.write(f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n" if chunked else body)
+        await writer.drain()
+        assert (await ask(reader, writer, b""))[0] in (413, 503)
+        await ended(reader)
 
     talk(conversation)
+
+
+def test_a_stream_ends_with_its_client_and_with_the_server() -> None:
+    gone: list[str] = []
+
+    async def stream(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        gone.append((await receive())["type"])
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
+        writer.write(GET)
+        await reader.readuntil(b"one")
+        other_reader, other = await asyncio.open_connection("127.0.0.1", port)
+        other.write(GET)
+        await other_reader.readuntil(b"one")
+        other.transport.abort()
+        while not gone:
+            await asyncio.sleep(0.01)  # the server notices the end in its own time
+
+    talk(conversation, app=stream)
+    assert gone == ["http.disconnect"] * 2

@@ -6,8 +6,8 @@ from socket import gethostname
 
 import pytest
 
-from barnabas.protocol.transport.http_doors import HttpDoors, OpenListenerError, require_login
-from barnabas.protocol.transport.http_slots import HttpSlots
+from barnabas.protocol.transport.http.doors import HttpDoors, OpenListenerError, require_login
+from barnabas.protocol.transport.http.slots import HttpSlots
 
 JSON = {"content-type": "application/json", "content-length": "2"}
 

@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.config import ConfigError
-from barnabas.protocol.transport.http import HttpRequest, HttpResponse, HttpServer
-from barnabas.protocol.transport.http_security import HttpSecurity, decode_basic
-from barnabas.protocol.transport.http_settings import HttpSecurityConfig, parse_users, read_http_security
-from barnabas.protocol.transport.pages import Page, PageServer
+from barnabas.protocol.transport.http.logins import decode_basic
+from barnabas.protocol.transport.http.messages import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http.pages import Page, PageServer
+from barnabas.protocol.transport.http.security import HttpSecurity
+from barnabas.protocol.transport.http.server import http_api
+from barnabas.protocol.transport.http.settings import HttpSecurityConfig, parse_users, read_http_security
 from barnabas.protocol.transport.tls_files import CHECK_EVERY_S
 from tests.system.client.tls_proxy import Authority, Identity
 
 AUTHORITY = Authority("Barnabas tests")
-PAGES = {"/metrics": lambda: Page("a 1\n"), "/healthz": lambda: Page("the disk is gone\n", 503)}
+PAGES = {"/metrics": lambda: Page("a 1\n")}
+PROBES = {"/healthz": lambda: Page("the disk is gone\n", 503)}
 
 
 def header(name: str, password: str) -> str:
@@ -100,7 +103,8 @@ def test_the_user_of_a_header() -> None:
 
 def refusals(security: HttpSecurity, *headers: str) -> list[int | None]:
     async def main() -> list[int | None]:
-        return [await security.refusal(text) for text in headers]
+        found = [await security.refusal(text, "10.0.0.1") for text in headers]
+        return [None if one is None else one.status for one in found]
 
     return asyncio.run(main())
 
@@ -167,7 +171,7 @@ def test_an_api_over_tls_with_users_and_a_renewed_certificate(tmp_path: Path) ->
         store, now = tmp_path / "own.pem", [0.0]
         write_store(store, AUTHORITY.sign("a"))
         config = read_http_security({**https(tmp_path), **basic(tmp_path)}, is_https=True)
-        server = HttpServer("127.0.0.1", 0, hello, security=HttpSecurity(config, lambda: now[0]))
+        server = http_api("127.0.0.1", 0, hello, security=HttpSecurity(config, lambda: now[0]))
         await server.bind()
         assert server.url.startswith("https://")
         serving = asyncio.create_task(server.serve())
@@ -194,7 +198,7 @@ def test_an_api_over_tls_with_users_and_a_renewed_certificate(tmp_path: Path) ->
 def test_pages_with_users_show_everybody_only_the_status_of_the_node(tmp_path: Path) -> None:
     async def main() -> None:
         security = HttpSecurity(read_http_security(basic(tmp_path), is_https=False), lambda: 0.0)
-        server = PageServer("127.0.0.1", 0, PAGES, security=security, open_pages=("/healthz",))
+        server = PageServer("127.0.0.1", 0, PAGES, probes=PROBES, security=security)
         server.bind()
         serving = asyncio.create_task(server.serve())
         login = header("alice", "secret")
@@ -223,7 +227,7 @@ def test_clients_need_a_certificate_if_that_is_required(tmp_path: Path) -> None:
         write_store(tmp_path / "own.pem", AUTHORITY.sign("a"))
         required = {"ssl.client.authentication": "REQUIRED", "ssl.truststore.certificates": AUTHORITY.pem}
         config = read_http_security({**https(tmp_path), **required}, is_https=True)
-        server = HttpServer("127.0.0.1", 0, hello, security=HttpSecurity(config, lambda: 0.0))
+        server = http_api("127.0.0.1", 0, hello, security=HttpSecurity(config, lambda: 0.0))
         await server.bind()
         serving = asyncio.create_task(server.serve())
         answer = ("", "")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.protocol.transport.pages import CONNECTIONS_MAX, HEAD_BYTES_MAX, Page, PageServer
+from barnabas.protocol.transport.http.pages import CONNECTIONS_MAX, HEAD_BYTES_MAX, Page, PageServer
 
 
 def broken() -> Page:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -22,9 +22,11 @@ from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.http import HttpListenerError, HttpServer, parse_http_listener
-from barnabas.protocol.transport.http_doors import HttpDoors, require_login
-from barnabas.protocol.transport.tls_server import TlsServerConfig, build_server_context
+from barnabas.protocol.transport.http.doors import require_login
+from barnabas.protocol.transport.http.security import HttpSecurity
+from barnabas.protocol.transport.http.server import HttpListenerError, http_api, parse_http_listener
+from barnabas.protocol.transport.http.settings import HttpLoginConfig, HttpSecurityConfig
+from barnabas.protocol.transport.http.users import UsersFile
 from barnabas.spark.connectors.connect.cluster.membership import WorkerMembership
 from barnabas.spark.connectors.connect.cluster.ports import ConnectorRuntime
 from barnabas.spark.connectors.connect.cluster.records import ConfigRecords, ConnectRecord
@@ -32,7 +34,7 @@ from barnabas.spark.connectors.connect.cluster.status_topic import KafkaStatusLo
 from barnabas.spark.connectors.connect.cluster.worker import ConnectStore, ConnectWorker
 from barnabas.spark.connectors.connect.offsets.store import CheckpointStore
 from barnabas.spark.connectors.connect.rest.app import ConnectApp
-from barnabas.spark.connectors.connect.rest.basic_auth import BasicAuthentication, read_users
+from barnabas.spark.connectors.connect.rest.basic_auth import REALM, REFUSAL, parse_rest_users, users_file
 from barnabas.spark.connectors.connect.rest.calls import ConnectServices
 from barnabas.spark.connectors.connect.rest.loggers import WorkerLoggers
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig, WorkerConfigError
@@ -43,12 +45,14 @@ DEFAULT_LISTENER: Final = "http://127.0.0.1:8083"
 _POLL_INTERVAL_S: Final = 0.2
 
 
-def _tls_context(config: ConnectWorkerConfig) -> ssl.SSLContext | None:
-    """The TLS context of an https listener. Raises WorkerConfigError if a file cannot be used."""
-    if config.rest_tls is None:
-        return None
+def _security(config: ConnectWorkerConfig) -> HttpSecurity:
+    """The TLS and the users of the REST API. Raises WorkerConfigError if a file cannot be used."""
+    login = users = None
+    if config.has_basic_auth:
+        login = HttpLoginConfig(REALM, frozenset(), None, REFUSAL)
+        users = UsersFile(users_file(config.login_file), parse_rest_users)
     try:
-        return build_server_context(TlsServerConfig(config.rest_tls.tls, config.rest_tls.client_auth))
+        return HttpSecurity(HttpSecurityConfig(config.rest_tls, login), time.monotonic, users)
     except ConfigError as error:
         raise WorkerConfigError(f"the REST API cannot have TLS with listeners.https.*: {error}") from error
 
@@ -62,14 +66,11 @@ class ConnectServer:
         self._config = config
         self._runtime = runtime
         self._services: ConnectServices | None = None
-        login = BasicAuthentication(read_users(config.login_file)) if config.has_basic_auth else None
-        asks_certificates = config.rest_tls is not None and config.rest_tls.client_auth == "required"
-        has_login = login is not None or asks_certificates
+        security = _security(config)
         remedy = "Set rest.extension.classes and java.security.auth.login.config (docs/CONNECT.md)"
-        require_login("The worker's REST API", host, has_login=has_login, insecure=insecure, remedy=remedy)
-        doors = HttpDoors(None if has_login else [host, config.advertised_host])
-        app = ConnectApp(lambda: self._services)
-        self._http = HttpServer(host, port, app, tls=_tls_context(config), login=login, doors=doors)
+        require_login("The worker's REST API", host, has_login=security.has_login, insecure=insecure, remedy=remedy)
+        self._app = ConnectApp(lambda: self._services)
+        self._http = http_api(host, port, self._app, security=security, names=[config.advertised_host])
         self._cluster = Cluster(ClusterConfig.of(config.client))
         options = TopicLogOptions(
             config.config_storage_topic,

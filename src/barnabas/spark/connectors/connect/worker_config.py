@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError
 from barnabas.core.reprs import repr_without
-from barnabas.protocol.security.config import TlsConfig
+from barnabas.protocol.transport.http.settings import HttpTlsConfig, read_tls
 from barnabas.spark.connectors.connect.client_settings import parse_client_settings
 
 WORKER_KEYS: Final[Mapping[str, str | None]] = {
@@ -92,13 +92,6 @@ _SSL_UNUSED: Final = (
 """Settings of Java's TLS without effect here."""
 
 
-class RestTls(Struct, frozen=True):
-    """The certificate of the REST API, and whether its clients need one (ssl.client.auth)."""
-
-    tls: TlsConfig
-    client_auth: str = "none"
-
-
 class WorkerConfigError(BarnabasError, ValueError):
     """The properties of a worker have a wrong or a missing key."""
 
@@ -118,7 +111,7 @@ class ConnectWorkerConfig(Struct, frozen=True):
     listener: str = "http://127.0.0.1:8083"
     advertised_host: str = ""
     advertised_port: int | None = None
-    rest_tls: RestTls | None = None
+    rest_tls: HttpTlsConfig | None = None
     """Given if the listener is https."""
     has_basic_auth: bool = False
     login_file: str = ""
@@ -204,7 +197,7 @@ def parse_worker_config(properties: Mapping[str, str]) -> ConnectWorkerConfig:
     )
 
 
-def _rest_tls(texts: Mapping[str, str]) -> RestTls:
+def _rest_tls(texts: Mapping[str, str]) -> HttpTlsConfig:
     """The TLS settings of the REST API: those that begin with listeners.https., or, if there are none, the worker's own
     ones, which its Kafka clients have, too.
     """
@@ -220,25 +213,10 @@ def _rest_tls(texts: Mapping[str, str]) -> RestTls:
             "an https listener needs a certificate: set listeners.https.ssl.keystore.location to a file with the"
             " certificates and the key, and listeners.https.ssl.keystore.type to PEM, PKCS12 or JKS"
         )
-    tls = TlsConfig(
-        ssl_truststore_location=given.get("ssl.truststore.location"),
-        ssl_truststore_certificates=given.get("ssl.truststore.certificates"),
-        ssl_certificate_location=given.get("ssl.keystore.location"),
-        ssl_keystore_certificate_chain=given.get("ssl.keystore.certificate.chain"),
-        ssl_keystore_key=given.get("ssl.keystore.key"),
-        ssl_key_password=given.get("ssl.key.password"),
-        ssl_enabled_protocols=_names(given, "ssl.enabled.protocols"),
-        ssl_cipher_suites=_names(given, "ssl.cipher.suites"),
-        ssl_keystore_type=given.get("ssl.keystore.type", "JKS").upper(),
-        ssl_keystore_password=given.get("ssl.keystore.password"),
-        ssl_truststore_type=given.get("ssl.truststore.type", "JKS").upper(),
-        ssl_truststore_password=given.get("ssl.truststore.password"),
-    )
-    return RestTls(tls, given.get("ssl.client.auth", "none").lower())
-
-
-def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in given.get(name, "").split(",") if part.strip())
+    try:
+        return read_tls(given, _HTTPS)
+    except ConfigError as error:
+        raise WorkerConfigError(str(error)) from error
 
 
 def _has_basic_auth(text: str) -> bool:

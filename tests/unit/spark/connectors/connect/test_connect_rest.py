@@ -18,7 +18,7 @@ from tests.unit.spark.connectors.connect.memory_connect import (
     MemoryTopics,
 )
 
-from barnabas.protocol.transport.http import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http.messages import HttpRequest, HttpResponse
 from barnabas.spark.connectors.connect.cluster.ports import ConfigDefinition, ConfigFinding
 from barnabas.spark.connectors.connect.cluster.worker import ConnectStore, ConnectWorker
 from barnabas.spark.connectors.connect.plans.planner import WorkerPlanner

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.spark.connectors.connect.memory_connect import MemoryRuntime
 
 from barnabas.client.errors import BootstrapError
-from barnabas.protocol.transport.http import HttpRequest
+from barnabas.protocol.transport.http.messages import HttpRequest
 from barnabas.spark.connectors.connect.server import ConnectServer
 from barnabas.spark.connectors.connect.worker_config import ConnectWorkerConfig, parse_worker_config
 from barnabas.testing.embedded import AsyncEmbeddedBroker
@@ -71,7 +71,7 @@ class Worker:
 
     async def call(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:
         raw = b"" if body is None else json.dumps(body).encode()
-        response = await self.server._http._handler(HttpRequest(method, target, {}, raw))
+        response = await self.server._app(HttpRequest(method, target, {}, raw))
         return response.status, json.loads(response.body) if response.body else None
 
 

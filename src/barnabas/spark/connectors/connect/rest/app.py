@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from barnabas.client.single_writer.state import WritersCompeteError
 from barnabas.core.errors import BarnabasError
-from barnabas.protocol.transport.http import HttpRequest, HttpResponse
-from barnabas.protocol.transport.http_routes import NoRouteError, RouteTree, path_segments
+from barnabas.protocol.transport.http.messages import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http.routes import NoRouteError, RouteTree, path_segments
 from barnabas.spark.connectors.connect.cluster.values import ConnectRequestError
 from barnabas.spark.connectors.connect.rest import plugins
 from barnabas.spark.connectors.connect.rest.calls import Answer, ConnectCall, ConnectServices

@@ -21,7 +21,7 @@ from socket import gethostname
 from typing import Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from barnabas.core.addresses import is_literal, is_loopback
 from barnabas.core.errors import BarnabasError
@@ -43,10 +43,11 @@ class OpenListenerError(BarnabasError):
 
 
 class HttpRefusal(Struct, frozen=True):
-    """Why a request is not handled, as a status and a sentence."""
+    """Why a request is not handled, as a status and a sentence, and the headers of the answer."""
 
     status: int
     message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class HttpDoors:
@@ -71,7 +72,7 @@ class HttpDoors:
             )
         if _is_foreign(method, host, headers):
             return HttpRefusal(403, "This server does not answer to the pages of other web sites.")
-        if self._content_types is None or method in _READING or not _has_body(headers):
+        if self._content_types is None or method in _READING or not has_body(headers):
             return None
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in self._content_types or (not kind and not _is_browser(headers)):
@@ -102,7 +103,7 @@ def _is_browser(headers: Mapping[str, str]) -> bool:
     return "origin" in headers or "sec-fetch-site" in headers
 
 
-def _has_body(headers: Mapping[str, str]) -> bool:
+def has_body(headers: Mapping[str, str]) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0").strip("0 ") != ""
 
 

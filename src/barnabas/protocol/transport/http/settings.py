@@ -7,7 +7,8 @@
     authentication.roles                               the roles that may use the server; * for every user
     authentication.users.file                          a file with a line `user: password, role, role` for each user
 
-The file of users has the format of Jetty's HashLoginService; passwords are written as they are.
+The file of users has the format of Jetty's HashLoginService. A password is written as it is, or as its hash of
+`protocol/security/password_hash.py`.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class HttpLoginConfig(Struct, frozen=True):
     """A user needs one of these roles; empty if none is needed."""
     users_file: str | None
     """None if the users are not in a file."""
+    refusal: str = "Unauthorized"
+    """What the answer 401 says."""
 
 
 class HttpTlsConfig(Struct, frozen=True):
@@ -88,9 +91,9 @@ class HttpSecurityConfig(Struct, frozen=True):
 
 
 class HttpUser(Struct, frozen=True):
-    """One line of the file of users."""
+    """One line of the file of users. `secret` is the password, or its hash."""
 
-    password: str
+    secret: str
     roles: frozenset[str]
 
     def __repr__(self) -> str:
@@ -123,7 +126,7 @@ def read_http_security(
         if unused:
             raise ConfigError(f"{prefix}{unused[0]} has no effect without an https:// listener.")
         return HttpSecurityConfig(None, login)
-    return HttpSecurityConfig(HttpTlsConfig(_tls(own), _client_auth(own, prefix)), login)
+    return HttpSecurityConfig(read_tls(own, prefix), login)
 
 
 def _client_auth(own: Mapping[str, str], prefix: str) -> str:
@@ -135,8 +138,9 @@ def _client_auth(own: Mapping[str, str], prefix: str) -> str:
     return found
 
 
-def _tls(own: Mapping[str, str]) -> TlsConfig:
-    return TlsConfig(
+def read_tls(own: Mapping[str, str], prefix: str = "") -> HttpTlsConfig:
+    """The certificate in these settings, whose names have lost their prefix. Raises ConfigError."""
+    tls = TlsConfig(
         ssl_truststore_location=own.get("ssl.truststore.location"),
         ssl_truststore_certificates=own.get("ssl.truststore.certificates"),
         ssl_certificate_location=own.get("ssl.keystore.location"),
@@ -150,6 +154,7 @@ def _tls(own: Mapping[str, str]) -> TlsConfig:
         ssl_truststore_type=(own.get("ssl.truststore.type") or _JAVA).upper(),
         ssl_truststore_password=own.get("ssl.truststore.password"),
     )
+    return HttpTlsConfig(tls, _client_auth(own, prefix))
 
 
 def _list(own: Mapping[str, str], name: str) -> tuple[str, ...]:
@@ -168,7 +173,10 @@ def parse_users(text: str, place: str) -> dict[str, HttpUser]:
         if not colon or not name.strip() or not password:
             raise ConfigError(f"{place}, line {number}: write `user: password, role, role`; the roles may be left out.")
         if password.startswith(_HASHED):
-            raise ConfigError(f"{place}, line {number}: hashed passwords are not supported; protect the file instead.")
+            raise ConfigError(
+                f"{place}, line {number}: hashed passwords of Jetty are not supported; write the password itself, and"
+                " protect the file, or a hash scrypt$n$r$p$SALT$KEY as `barnabas console add-user` writes it."
+            )
         users[name.strip()] = HttpUser(password, frozenset(role for role in roles if role))
     if not users:
         raise ConfigError(f"{place} has no users: write a line `user: password` for each.")

@@ -1,0 +1,1 @@
+"""HTTP servers: one mechanism for the node's pages, the registry, Connect and the console."""

@@ -1,0 +1,257 @@
+"""Shell: an HTTP/1.1 server on the running loop, for the packages that have an HTTP API or pages besides Kafka's
+protocol: uvicorn's protocol, with what an ASGI application cannot have.
+
+    server = HttpServer("127.0.0.1", 8081, app)
+    await server.bind()
+    await server.serve()          # until `stop`
+
+Connections have slots (`slots.py`), and a client has a deadline for each thing that it owes: TLS and the head, the
+body, and the receipt of the response. `gate.py` judges requests, and limits their bodies.
+
+The module needs h11 and uvicorn (`pip install barnabas[registry]`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Collection
+from email.utils import formatdate
+from typing import Final
+from urllib.parse import urlsplit
+
+import h11
+from msgspec import Struct
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
+from barnabas.protocol.transport.http.connection import HEAD_S, HttpConnection
+from barnabas.protocol.transport.http.doors import HttpDoors
+from barnabas.protocol.transport.http.gate import Application, HttpGate, application
+from barnabas.protocol.transport.http.messages import HttpHandler
+from barnabas.protocol.transport.http.security import HttpSecurity
+from barnabas.protocol.transport.http.slots import HttpSlots
+from barnabas.protocol.transport.listener import BACKLOG, listening_socket
+
+_SHUTDOWN_S: Final = 3.0
+_ABORT_S: Final = 1.0
+_NEVER_S: Final = 86_400
+_QUIET: Final = logging.getLogger("barnabas.protocol.transport.http.requests")
+"""The logger of uvicorn's protocol. Its warnings are about requests of strangers, and would fill the log."""
+_QUIET.setLevel(logging.ERROR)
+
+
+class HttpListenerError(BarnabasError):
+    """The address of an HTTP server is invalid or cannot be bound."""
+
+
+class ConnectionLimits(Struct, frozen=True):
+    """How many connections a server has, and how long it waits for their clients."""
+
+    total: int = 1_000
+    of_address: int = 250
+    head_s: float = HEAD_S
+    body_s: float = 60.0
+    receipt_s: float = 60.0
+    idle_s: float = 60.0
+    """From a response to the next request."""
+
+
+class HttpServer:
+    """One listening socket and its connections. `app` is an ASGI application. Of `security`, TLS counts."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        app: Application,
+        *,
+        security: HttpSecurity | None = None,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        """The requested port; after `bind`, the port that is bound."""
+        self._security = security
+        self._app = app
+        self._limits = limits or ConnectionLimits()
+        self._sock: socket.socket | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host or "127.0.0.1"
+        is_secure = self._security is not None and self._security.context is not None
+        return f"{'https' if is_secure else 'http'}://{host}:{self.port}"
+
+    async def bind(self) -> None:
+        """Bind the port. Raises OSError if the port is in use."""
+        self._sock = listening_socket(ListenerEndpoint("HTTP", self.host, self.port))
+        self.port = int(self._sock.getsockname()[1])
+
+    def close(self) -> None:
+        """Close the socket, for a server whose `serve` was never called."""
+        if self._sock is not None:
+            self._sock.close()
+
+    async def serve(self) -> None:
+        """Answer requests until `stop`, or until cancelled."""
+        if self._sock is None:
+            await self.bind()
+        config = Config(
+            self._app, interface="asgi3", http=H11Protocol, ws="none", lifespan="off", log_config=None,
+            access_log=False, proxy_headers=False, timeout_keep_alive=_NEVER_S,
+        )  # fmt: skip
+        config.load()
+        state = ServerState()
+        slots, limits = HttpSlots(self._limits.total, self._limits.of_address), self._limits
+        connections: set[HttpConnection] = set()
+
+        def build(connection: HttpConnection) -> asyncio.Protocol:
+            return _Requests(connection, connections, limits, config, state)
+
+        server = await asyncio.get_running_loop().create_server(
+            lambda: HttpConnection(slots, self._security, build, head_s=limits.head_s),
+            sock=self._sock,
+            backlog=BACKLOG,
+        )
+        try:
+            await self._stopping.wait()
+            server.close()
+            for protocol in list(state.connections):
+                with contextlib.suppress(h11.LocalProtocolError):
+                    protocol.shutdown()
+            if state.tasks:
+                await asyncio.wait(state.tasks, timeout=_SHUTDOWN_S)
+        finally:
+            server.close()
+            for connection in list(connections):
+                connection.abort()
+            if state.tasks:
+                await asyncio.wait(state.tasks, timeout=_ABORT_S)  # a stream ends when its client is gone
+            for task in state.tasks:
+                task.cancel()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+
+def http_api(
+    host: str,
+    port: int,
+    handler: HttpHandler,
+    *,
+    security: HttpSecurity | None = None,
+    names: Collection[str] = (),
+    limits: ConnectionLimits | None = None,
+) -> HttpServer:
+    """The server of an API with whole requests. `names` are the names, besides `host`, to which a server without a
+    login answers."""
+    has_login = security is not None and security.has_login
+    doors = HttpDoors(None if has_login else [host, *names])
+    gate = HttpGate(application(handler), doors, security=security)
+    return HttpServer(host, port, gate, security=security, limits=limits)
+
+
+class _Requests(H11Protocol):
+    """The requests of one connection."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        connections: set[HttpConnection],
+        limits: ConnectionLimits,
+        config: Config,
+        state: ServerState,
+    ) -> None:
+        super().__init__(config, state, {}, asyncio.get_running_loop())
+        self.logger = _QUIET
+        self._connection = connection
+        self._connections = connections
+        self._limits = limits
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._connections.add(self._connection)
+        if self._connection.is_secure:
+            self.scheme = "https"
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self._connection)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.server_state.default_headers = [(b"Date", formatdate(usegmt=True).encode())]
+        super().data_received(data)
+        self._judge()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends nothing more. It still gets the answer to a whole request, but no stream goes on."""
+        is_whole = self._is_answering and self.conn.their_state is not h11.SEND_BODY
+        if is_whole and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+            return True
+        return False
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._judge()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._judge()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._judge()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._is_answering:  # the error is in the body: the application reads that its client is gone
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self._connection.abort()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _judge(self) -> None:
+        """Say for what the connection waits, or that a request is being handled."""
+        connection, limits, theirs = self._connection, self._limits, self.conn.their_state
+        if self.transport.is_closing():
+            connection.wait("end", limits.receipt_s)
+        elif self.flow.write_paused:
+            connection.wait("receipt", limits.receipt_s)
+        elif theirs is h11.SEND_BODY:
+            connection.wait("body", limits.body_s)
+            if self._is_answering and self.cycle.body:
+                self.flow.pause_reading()  # until the application reads the body
+        elif self._is_answering:
+            connection.handle()
+        elif theirs is h11.IDLE and self.conn.trailing_data[0]:
+            connection.wait("head", limits.head_s)
+        elif self.cycle is not None:
+            connection.wait("request", limits.idle_s)
+
+
+def parse_http_listener(text: str, *, example: str, allows_tls: bool = False) -> tuple[str, int]:
+    """Parse `http://host:port`, or `https://host:port` if the server may have TLS; port 0 takes any free port. Raises
+    HttpListenerError, whose message has the example.
+    """
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    schemes = ("http", "https") if allows_tls else ("http",)
+    if parts.scheme not in schemes or port is None or parts.path not in ("", "/"):
+        raise HttpListenerError(f"{text!r} is not a listener: write http://host:port, for example {example}.")
+    return parts.hostname or "", port
