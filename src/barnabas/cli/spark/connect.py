@@ -55,7 +55,7 @@ def connect_serve(
 
     async def main() -> None:
         planner = WorkerPlanner(config.client, config.converters, config.file_directories)
-        runtime = SparkConnectorRuntime(config, planner)
+        runtime = SparkConnectorRuntime(config, planner, guards_files=True)
         server = ConnectServer(config, runtime, insecure=insecure)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

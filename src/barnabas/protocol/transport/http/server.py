@@ -103,6 +103,7 @@ class HttpServer:
         """Answer requests until `stop`, or until cancelled."""
         if self._sock is None:
             await self.bind()
+        assert self._sock is not None, "bound"
         config = Config(
             self._app, interface="asgi3", http=H11Protocol, ws="none", lifespan="off", log_config=None,
             access_log=False, proxy_headers=False, timeout_keep_alive=_NEVER_S,

@@ -150,13 +150,19 @@ class SparkConnectorRuntime:
     """Runs connectors on one Spark session, which starts with the first connector."""
 
     def __init__(
-        self, config: ConnectWorkerConfig, planner: ConnectorPlanner, open_session: Callable[[], Any] | None = None
+        self,
+        config: ConnectWorkerConfig,
+        planner: ConnectorPlanner,
+        open_session: Callable[[], Any] | None = None,
+        *,
+        guards_files: bool = False,
     ) -> None:
-        """`open_session` returns a Spark session; by default one with the worker's `spark.*` settings."""
+        """`open_session` returns a Spark session; by default one with the worker's `spark.*` settings. With
+        `guards_files`, SQL cannot read files by their paths."""
         self._planner = planner
         self._providers = ConfigProviders(config.properties)
         self._client_overrides = config.client_overrides
-        self._open_session = open_session or (lambda: open_session_of(config))
+        self._open_session = open_session or (lambda: open_session_of(config, guards_files=guards_files))
         self._session: Any = None
         self._opening = threading.Lock()
         self._running: dict[str, _Running] = {}
@@ -233,7 +239,7 @@ class SparkConnectorRuntime:
         return self._locks.setdefault(name, threading.Lock())
 
 
-def open_session_of(config: ConnectWorkerConfig) -> Any:
+def open_session_of(config: ConnectWorkerConfig, *, guards_files: bool = False) -> Any:
     """A Spark session with the `spark.*` settings of the worker. Raises JavaNotFoundError."""
     prepare_environment()
     from pyspark.sql import SparkSession
@@ -241,7 +247,8 @@ def open_session_of(config: ConnectWorkerConfig) -> Any:
     given = {name: text for name, text in config.properties.items() if name.startswith("spark.")}
     master = given.get("spark.master", "local[*]")
     builder = SparkSession.builder.appName(f"connect {config.group_id}").config("spark.sql.session.timeZone", "UTC")
-    for name, text in {**session_defaults(master), **given}.items():
+    guards = {"spark.sql.runSQLOnFiles": "false"} if guards_files else {}
+    for name, text in {**session_defaults(master), **guards, **given}.items():
         builder = builder.config(name, text)
     session = builder.master(master).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")  # failures of queries are in the worker's log and in the statuses

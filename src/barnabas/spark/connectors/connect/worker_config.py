@@ -2,7 +2,7 @@
 
 The names and defaults are those of Kafka Connect's `DistributedConfig`. A worker needs one key more: `storage.location`
 is a directory that all workers share, for the checkpoints of the connectors and the staged data of sources. Another key
-of ours, `file.directories`, has the directories, separated by commas, in which FileStream connectors may use files.
+of ours, `file.directories`, has the directories, separated by commas, in which connectors may use files.
 """
 
 from __future__ import annotations

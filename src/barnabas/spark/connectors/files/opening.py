@@ -13,7 +13,7 @@ from barnabas.spark.connectors.files.target import DirectoryTarget
 from barnabas.spark.connectors.http.texts import value_texts
 from barnabas.spark.connectors.sinking.options import RowOptions
 from barnabas.spark.connectors.sinking.ports import TableRows
-from barnabas.spark.connectors.sinking.tables import Divided, TableDivider
+from barnabas.spark.connectors.sinking.tables import Divided, TableDivider, table_of_topic
 from barnabas.spark.connectors.sinking.writer import SinkPlan
 
 
@@ -37,5 +37,5 @@ class TextDivider(TableDivider):
         for topic in batch.column("topic").unique().to_pylist():
             rows = pa.compute.equal(batch.column("topic"), topic)
             lines = pa.RecordBatch.from_arrays([texts.filter(rows)], names=["value"])
-            tables.append(TableRows(self._place.replace("${topic}", topic), lines, (), None, None))
+            tables.append(TableRows(table_of_topic(self._place, topic), lines, (), None, None))
         return Divided(tables, [])

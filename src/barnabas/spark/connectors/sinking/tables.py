@@ -70,6 +70,14 @@ class _Columns(Struct, frozen=True):
         return whole
 
 
+def table_of_topic(table_format: str, topic: str) -> str:
+    """The table, or the place of the table, of the records of a topic. Raises SinkError for a topic, which a transform
+    or a query may have named, that would lead out of its folder."""
+    if "${topic" in table_format and ("/" in topic or "\\" in topic or topic in (".", "..")):
+        raise SinkError(f"{table_format} has ${{topic}}, and a record has the topic {topic!r}: a topic has no slashes")
+    return table_format.replace("${topic}", topic).replace("${topic_}", topic.replace(".", "_"))
+
+
 class TableDivider:
     """Rows of one task attempt -> rows of tables. It remembers the order of keys whose columns change."""
 
@@ -189,7 +197,7 @@ class TableDivider:
         """The columns of the records of one topic that can be written, and the records that cannot. `source` are their
         rows in the batch that was read."""
         options = self._options
-        table = options.table_format.replace("${topic}", topic).replace("${topic_}", topic.replace(".", "_"))
+        table = table_of_topic(options.table_format, topic)
         empty = batch.column("value").is_null()
         value = read_fields(batch, "value", keeps_json=self.keeps_json)
         fields, absent = value.columns, value.absent

@@ -17,7 +17,7 @@ from barnabas.spark.connectors.option_rows import ConnectorOptions
 from barnabas.spark.connectors.sinking.options import ROW_OPTIONS, parse_row_options
 from barnabas.spark.connectors.sinking.ports import AttemptId, BatchId
 from barnabas.spark.connectors.sinking.records import ROW, BadRecord, RecordReader
-from barnabas.spark.connectors.sinking.tables import JsonTextDivider, TableDivider
+from barnabas.spark.connectors.sinking.tables import JsonTextDivider, TableDivider, table_of_topic
 from barnabas.spark.connectors.sinking.writer import SinkPlan, stage_rows
 from barnabas.spark.connectors.sql.sinks.opening import sqlite_plan
 from barnabas.spark.errors import SinkError
@@ -250,3 +250,11 @@ def test_a_null_of_a_numeric_without_a_scale_is_written_into_a_lake(tmp_path: Pa
     write(delta_plan(options), 0, records((None, event({"scale": 1, "value": "Dw=="})), (None, event(None))))
     found = table_rows(tmp_path / "t")
     assert found == [{"id": 1, "amount": {"scale": 1, "value": b"\x0f"}}, {"id": 2, "amount": None}]
+
+
+@pytest.mark.parametrize("topic", ["../../etc/cron.d/x", "..", "a/b", "a\\b"])
+def test_a_topic_does_not_lead_out_of_the_folder_of_its_table(topic: str) -> None:
+    assert table_of_topic("/lake/${topic}", "a.b") == "/lake/a.b"
+    assert table_of_topic("/lake/t", topic) == "/lake/t"
+    with pytest.raises(SinkError, match="a topic has no slashes"):
+        table_of_topic("/lake/${topic}", topic)

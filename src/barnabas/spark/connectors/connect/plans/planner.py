@@ -15,7 +15,7 @@ from barnabas.spark.connectors.connect.cluster.ports import (
     ConnectPlugin,
 )
 from barnabas.spark.connectors.connect.cluster.values import ConnectorConfig, ConnectorKind
-from barnabas.spark.connectors.connect.plans.file_directories import FILE_FORMATS, refused_file
+from barnabas.spark.connectors.connect.plans.file_directories import refused_file
 from barnabas.spark.connectors.connect.plans.jdbc import SPARK_JDBC
 from barnabas.spark.connectors.connect.plans.queries import (
     PlannedQuery,
@@ -140,9 +140,7 @@ class WorkerPlanner:
         return SparkQueryPlan(plan_query(with_defaults(config, self._converters), self._client), self._version)
 
     def _refused_file(self, config: ConnectorConfig) -> tuple[str, str] | None:
-        if self._file_directories is None or find_connector(config["connector.class"]).format not in FILE_FORMATS:
-            return None
-        return refused_file(config, self._file_directories)
+        return None if self._file_directories is None else refused_file(config, self._file_directories)
 
 
 def _columns_of_values(rows: Any, *, deletes: bool) -> Any:
