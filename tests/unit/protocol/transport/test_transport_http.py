@@ -237,18 +237,34 @@ def test_half_sent_requests_of_an_address_make_room_for_each_other() -> None:
 def test_the_bodies_of_an_address_have_a_total() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         port = writer.get_extra_info("peername")[1]
-        head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"
-        writer.write(head)
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
-        writer.write(bytes(99_999))
-        second_reader, second_writer = await asyncio.open_connection("127.0.0.1", port)
-        second_writer.write(head)
-        await second_reader.readuntil(b"\r\n\r\n")
-        assert (await ask(second_reader, second_writer, bytes(100_000)))[0] == 503
-        assert (await ask(reader, writer, b"x"))[0] == 200
-        head = head.replace(b"Expect: 100-continue\r\n", b"")
-        assert (await ask(second_reader, second_writer, head + bytes(100_000)))[0] == 200
-        second_writer.close()
+        head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+        second = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head + bytes(90_000))
+        second[1].write(head + bytes(90_000))
+        rest = bytes(10_000)
+        found = await asyncio.gather(ask(reader, writer, rest), ask(*second, rest))
+        assert sorted(status for status, _ in found) == [200, 503]
+        assert (await ask(*second, head + bytes(100_000)))[0] == 200
+        assert (await ask(reader, writer, head + bytes(100_000)))[0] == 200
+        second[1].close()
+
+    talk(conversation)
+
+
+def test_the_responses_of_an_address_have_a_total() -> None:
+    """Small ones are sent while a client does not receive a large one."""
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
+        large = GET.replace(b"/ ", b"/large ")
+        writer.write(large)
+        await reader.readuntil(b"\r\n\r\n")
+        second = await asyncio.open_connection("127.0.0.1", port)
+        assert (await ask(*second, large))[0] == 503
+        assert (await ask(*second, GET))[0] == 200
+        await reader.readexactly(20_000_000)
+        assert (await ask(*second, large))[0] == 200
+        second[1].close()
 
     talk(conversation)
 

@@ -1,6 +1,6 @@
-"""Shell: one accepted connection of any HTTP server: its slot, its TLS, and the deadlines of its client.
+"""Shell: the accepted connections of any HTTP server: their slots, their TLS, and the deadlines of their clients.
 
-    create_server(lambda: HttpConnection(slots, security, build), ...)
+    acceptor = HttpAcceptor(sock, slots, lambda: HttpConnection(slots, security, build))
 
 `build` makes the protocol that reads requests. It gets the plain bytes, writes to a transport as usual, and says for
 what the connection waits (`wait`), or that a request is being handled (`handle`). A connection that waits for its
@@ -10,6 +10,7 @@ client makes room for others (`slots.py`). TLS is `tls_transport.py`, so that a 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
@@ -22,8 +23,60 @@ if TYPE_CHECKING:
 
 HEAD_S: Final = 10.0
 """The time for the handshake of TLS and the first head together, and for each further head."""
+_PAUSE_S: Final = 1.0
 _TLS_BLOCK: Final = memoryview(bytearray(64 * 1024))
 """Decrypted bytes on their way to the protocol, of all connections."""
+
+
+class HttpAcceptor:
+    """Accepts the connections of a listening socket until `close`. uvloop's own server accepts one in each turn of the
+    loop, so that on a busy loop a probe would wait behind very many connections that others have opened.
+
+    In a turn this one accepts a quarter of the slots of an address, so that a request that has arrived is read before
+    its connection makes room for later ones.
+    """
+
+    def __init__(self, sock: socket.socket, slots: HttpSlots, build: Callable[[], asyncio.Protocol]) -> None:
+        self._sock = sock
+        self._build = build
+        self._of_turn = max(1, slots.of_address // 4)
+        self._loop = asyncio.get_running_loop()
+        self._accepting: set[asyncio.Task[object]] = set()
+        self._paused: asyncio.TimerHandle | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._paused = None
+        self._loop.add_reader(self._sock.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(self._of_turn):
+            try:
+                accepted, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no descriptor is left: the connections wait until some are closed
+                self._loop.remove_reader(self._sock.fileno())
+                self._paused = self._loop.call_later(_PAUSE_S, self._start)
+                return
+            accepted.setblocking(False)
+            task = asyncio.ensure_future(self._begin(accepted))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    async def _begin(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._build, accepted)
+        except OSError:
+            accepted.close()  # the client has gone
+
+    def close(self) -> None:
+        """Accept no more connections, and close the socket."""
+        if self._paused is not None:
+            self._paused.cancel()
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
 
 
 class HttpConnection(asyncio.Protocol):

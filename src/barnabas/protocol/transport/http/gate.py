@@ -1,7 +1,8 @@
 """Shell: what every request to an API or the console passes first, as an ASGI application around another one.
 
 A request is judged by its head, before its body is read: by the doors (`doors.py`), by the size that it announces, and
-by the login. Bodies have a limit, and a total for each address and for all. What the application does not read of a
+by the login. Bodies have a limit, and together with the responses that are being sent a total for each address and for
+all. What the application does not read of a
 body is read and dropped, up to a limit, so that the client reads the answer and not that its connection is reset.
 """
 
@@ -34,10 +35,17 @@ Refuse = Callable[[HttpRefusal, Mapping[str, str]], HttpResponse]
 """The answer to a request that is refused, which has these headers."""
 
 DROPPED_BYTES_MAX: Final = 32 * 1024 * 1024
+_SENT_BYTES: Final = 64 * 1024
+_SMALL_BYTES: Final = 64 * 1024
+_LENGTH: Final = b"content-length"
+_TOO_MANY: Final = HttpRefusal(
+    HTTPStatus.SERVICE_UNAVAILABLE, "Too many large requests at the same time.", {"Retry-After": "1"}
+)
 
 
 class BodyLimits(Struct, frozen=True):
-    """How many bytes of bodies may be received or handled at the same time."""
+    """How many bytes of bodies may be received, handled or sent at the same time. A single response may have more.
+    Small bodies always pass: connections bound them."""
 
     of_request: int = 16 * 1024 * 1024
     of_address: int = 32 * 1024 * 1024
@@ -90,12 +98,12 @@ class HttpGate:
             refusal = await self._refusal(scope["method"], headers, host)
             if refusal is None:
                 await self._app(scope, exchange.receive, exchange.send)
+            else:
+                await exchange.refuse(self._refuse(refusal, headers))
         except HttpRefusedError as error:
-            refusal = error.refusal
+            await exchange.refuse(self._refuse(error.refusal, headers))
         finally:
             exchange.release()
-        if refusal is not None and not exchange.is_answered:
-            await send_response(exchange.send, self._refuse(refusal, headers))
 
     async def _refusal(self, method: str, headers: Mapping[str, str], host: str) -> HttpRefusal | None:
         refusal = self._doors.refusal(method, headers)
@@ -127,6 +135,7 @@ class _Exchange:
         self._limits = limits
         self._bodies = bodies
         self._size = 0
+        self._start: Message | None = None
         self.is_answered = False
 
     async def receive(self) -> Message:
@@ -137,26 +146,47 @@ class _Exchange:
             if self._is_open:
                 raise HttpRefusedError(HttpRefusal(HTTPStatus.BAD_REQUEST, "The request has ended in its body."))
             return message
-        size = len(message.get("body", b""))
-        self._size += size
-        self._bodies[self._address] += size
+        self._count(len(message.get("body", b"")))
         self._is_open = message.get("more_body", False)
         if self._size > self._limits.of_request:
             raise HttpRefusedError(_too_large(self._limits))
-        if self._bodies[self._address] > self._limits.of_address or self._bodies.total() > self._limits.total:
-            refused = HttpRefusal(
-                HTTPStatus.SERVICE_UNAVAILABLE, "Too many large requests at the same time.", {"Retry-After": "1"}
-            )
-            raise HttpRefusedError(refused)
+        if self._size > _SMALL_BYTES and self._is_too_much():
+            raise HttpRefusedError(_TOO_MANY)
         return message
 
+    def _count(self, size: int) -> None:
+        self._size += size
+        self._bodies[self._address] += size
+
+    def _is_too_much(self) -> bool:
+        return self._bodies[self._address] > self._limits.of_address or self._bodies.total() > self._limits.total
+
     async def send(self, message: Message) -> None:
-        """Send what the application answers. The answer is complete when the body has arrived, or is given up."""
-        self.is_answered = True
-        if message["type"] != "http.response.body" or message.get("more_body", False) or not self._is_open:
-            await self._send(message)
+        """Send what the application answers. Raises HttpRefusedError if too much is being sent already."""
+        if message["type"] == "http.response.start" and any(name.lower() == _LENGTH for name, _ in message["headers"]):
+            self._start = message  # is sent when it is known how much follows
             return
-        if self._waits:  # for permission to send the body: it gets the answer instead
+        body = message.get("body", b"")
+        if self._start is not None:
+            self.release()
+            is_alone = not self._bodies.total()
+            self._count(len(body))
+            if len(body) > _SMALL_BYTES and not is_alone and self._is_too_much():
+                raise HttpRefusedError(_TOO_MANY)
+            start, self._start = self._start, None
+            await self._send(start)
+        self.is_answered = True
+        sent = 0
+        while len(body) - sent > _SENT_BYTES:  # each part waits until the client has received
+            part = body[sent : sent + _SENT_BYTES]
+            sent += len(part)
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+        await self._end({**message, "body": body[sent:]} if sent else message)
+
+    async def _end(self, message: Message) -> None:
+        """Send the end of an answer when the body has arrived, or is given up."""
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not is_last or not self._is_open or self._waits:  # who waits for permission to send a body gets the answer
             await self._send(message)
             return
         await self._send({**message, "more_body": True})
@@ -167,8 +197,14 @@ class _Exchange:
             self._is_open = found["type"] == "http.request" and found.get("more_body", False)
         await self._send({"type": "http.response.body", "body": b""})
 
+    async def refuse(self, response: HttpResponse) -> None:
+        """Send this answer in place of the application's, unless that has begun."""
+        self.release()
+        if not self.is_answered:
+            await send_response(self.send, response)
+
     def release(self) -> None:
-        """The application has ended: the body is not kept any more."""
+        """The body of the request, or of the response, is not kept any more."""
         self._bodies[self._address] -= self._size
         self._size = 0
         if not self._bodies[self._address]:

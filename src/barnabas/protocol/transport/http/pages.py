@@ -31,10 +31,10 @@ from msgspec.structs import replace
 
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.http.connection import HttpConnection
+from barnabas.protocol.transport.http.connection import HttpAcceptor, HttpConnection
 from barnabas.protocol.transport.http.doors import HttpDoors, HttpRefusal
 from barnabas.protocol.transport.http.slots import HttpSlots
-from barnabas.protocol.transport.listener import BACKLOG, listening_socket
+from barnabas.protocol.transport.listener import listening_socket
 
 if TYPE_CHECKING:
     from barnabas.protocol.transport.http.security import HttpSecurity
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 log = get_logger("barnabas.protocol.transport")
 
 HEAD_BYTES_MAX: Final = 8_192
-CONNECTIONS_MAX: Final = 64
-CONNECTIONS_OF_ADDRESS_MAX: Final = 8
+CONNECTIONS_MAX: Final = 256
+CONNECTIONS_OF_ADDRESS_MAX: Final = 64
 PAGES_MAX: Final = 16
 PAGES_OF_ADDRESS_MAX: Final = 4
 _RECEIPT_S: Final = 10.0
@@ -104,14 +104,13 @@ class PageServer:
     async def serve(self) -> None:
         """Answer requests until cancelled."""
         assert self._sock is not None, "bind first"
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: HttpConnection(self._heads, self._security, self._reader), sock=self._sock, backlog=BACKLOG
+        acceptor = HttpAcceptor(
+            self._sock, self._heads, lambda: HttpConnection(self._heads, self._security, self._reader)
         )
         try:
-            await loop.create_future()
+            await asyncio.get_running_loop().create_future()
         finally:
-            server.close()
+            acceptor.close()
             for building in self._building.values():
                 building.cancel()
 

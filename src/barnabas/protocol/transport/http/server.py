@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from email.utils import formatdate
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,22 +25,28 @@ from urllib.parse import urlsplit
 import h11
 from msgspec import Struct
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from barnabas.core.addresses import address_group
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.http.connection import HEAD_S, HttpConnection
+from barnabas.protocol.transport.http.connection import HEAD_S, HttpAcceptor, HttpConnection
 from barnabas.protocol.transport.http.doors import HttpDoors
 from barnabas.protocol.transport.http.gate import Application, HttpGate, application
 from barnabas.protocol.transport.http.messages import HttpHandler
 from barnabas.protocol.transport.http.security import HttpSecurity
 from barnabas.protocol.transport.http.slots import HttpSlots
-from barnabas.protocol.transport.listener import BACKLOG, listening_socket
+from barnabas.protocol.transport.listener import listening_socket
+from barnabas.protocol.transport.turn_taking import REQUEST_S, TurnTaking
 
 _SHUTDOWN_S: Final = 3.0
 _ABORT_S: Final = 1.0
 _NEVER_S: Final = 86_400
+_PIECE_BYTES: Final = 4_096
+_REQUEST_S: Final = 0.000_5
+"""About what the application needs for a request, in a task that begins after the turn of its connection."""
 _QUIET: Final = logging.getLogger("barnabas.protocol.transport.http.requests")
 """The logger of uvicorn's protocol. Its warnings are about requests of strangers, and would fill the log."""
 _QUIET.setLevel(logging.ERROR)
@@ -113,24 +119,24 @@ class HttpServer:
         slots, limits = HttpSlots(self._limits.total, self._limits.of_address), self._limits
         connections: set[HttpConnection] = set()
 
-        def build(connection: HttpConnection) -> asyncio.Protocol:
-            return _Requests(connection, connections, limits, config, state)
+        turns = TurnTaking()
 
-        server = await asyncio.get_running_loop().create_server(
-            lambda: HttpConnection(slots, self._security, build, head_s=limits.head_s),
-            sock=self._sock,
-            backlog=BACKLOG,
+        def build(connection: HttpConnection) -> asyncio.Protocol:
+            return _Requests(connection, connections, limits, turns, config, state)
+
+        acceptor = HttpAcceptor(
+            self._sock, slots, lambda: HttpConnection(slots, self._security, build, head_s=limits.head_s)
         )
         try:
             await self._stopping.wait()
-            server.close()
+            acceptor.close()
             for protocol in list(state.connections):
                 with contextlib.suppress(h11.LocalProtocolError):
                     protocol.shutdown()
             if state.tasks:
                 await asyncio.wait(state.tasks, timeout=_SHUTDOWN_S)
         finally:
-            server.close()
+            acceptor.close()
             for connection in list(connections):
                 connection.abort()
             if state.tasks:
@@ -159,14 +165,47 @@ def http_api(
     return HttpServer(host, port, gate, security=security, limits=limits)
 
 
+class _Flow(FlowControl):
+    """Reads nothing while the application (`is_paused`), or what was received before, is to be waited for."""
+
+    def __init__(self, transport: asyncio.Transport, on_resume: Callable[[], None]) -> None:
+        super().__init__(transport)
+        self._reading = transport
+        self._on_resume = on_resume
+        self.is_paused = self._is_held = False
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+        self._apply()
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+        self._apply()
+        self._on_resume()
+
+    def hold(self, is_held: bool) -> None:
+        self._is_held = is_held
+        self._apply()
+
+    def _apply(self) -> None:
+        if self._reading.is_closing():
+            return
+        if self.is_paused or self._is_held:
+            super().pause_reading()
+        else:
+            super().resume_reading()
+
+
 class _Requests(H11Protocol):
-    """The requests of one connection."""
+    """The requests of one connection. What is received is parsed in pieces, and the addresses take turns: a piece of
+    tiny chunks takes milliseconds."""
 
     def __init__(
         self,
         connection: HttpConnection,
         connections: set[HttpConnection],
         limits: ConnectionLimits,
+        turns: TurnTaking,
         config: Config,
         state: ServerState,
     ) -> None:
@@ -175,21 +214,46 @@ class _Requests(H11Protocol):
         self._connection = connection
         self._connections = connections
         self._limits = limits
+        self._turns = turns
+        self._unread = bytearray()
+        self.share = turns.turns.share("", address_group(connection.host), self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow: _Flow = _Flow(transport, self._wait_for_turn)
         self._connections.add(self._connection)
         if self._connection.is_secure:
             self.scheme = "https"
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self._connection)
+        self._unread.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._unread += data
+        self.flow.hold(True)
+        self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        if self._unread and not self.flow.is_paused:
+            self._turns.wait(self)
+
+    def start_waiting(self) -> None:
+        """Parse a piece of what was received: it is the turn of this connection."""
+        if self.transport.is_closing() or self.flow.is_paused:
+            return
+        began = self._turns.clock()
         self.server_state.default_headers = [(b"Date", formatdate(usegmt=True).encode())]
-        super().data_received(data)
+        cycle = self.cycle
+        piece = bytes(self._unread[:_PIECE_BYTES])
+        del self._unread[:_PIECE_BYTES]
+        super().data_received(piece)
         self._judge()
+        self.flow.hold(bool(self._unread))
+        self._wait_for_turn()
+        cost = REQUEST_S if self.cycle is cycle else _REQUEST_S
+        self._turns.left -= cost + self._turns.clock() - began
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends nothing more. It still gets the answer to a whole request, but no stream goes on."""
