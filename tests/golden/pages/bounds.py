@@ -24,6 +24,7 @@ PACKAGES: Final = (
 """Where everything that strangers can make a node keep is bounded. A limit here is in the table or in OTHERS."""
 
 _T: Final = "protocol.transport"
+_H: Final = f"{_T}.http"
 _B: Final = "server.broker"
 _D: Final = "server.metadata.controller.delegation_tokens"
 _U: Final = f"{_B}.client_usage"
@@ -78,25 +79,26 @@ ROWS: Final[tuple[tuple[str, str, str, str], ...]] = (
      f"and {{{_D}.NAMES_OF_REQUESTER_MAX}} of a requester",
      f"{{{_D}.TOKENS_MAX}} tokens, {{{_D}.NAMES_MAX}} of names", ""),
     ("HTTP connections (registry, Connect)",
-     f"{{{_T}.http.CONNECTIONS_OF_ADDRESS_MAX}} of an address; {{{_T}.http._HEAD_S}} s for a head, "
-     f"{{{_T}.http._BODY_S}} s for a body", f"{{{_T}.http.CONNECTIONS_MAX}}", ""),
-    ("HTTP bodies (registry, Connect)",
-     f"{{{_T}.http.BODY_BYTES_MAX}}; {{{_T}.http.BODIES_BYTES_OF_ADDRESS_MAX}} of an address",
-     f"{{{_T}.http.BODIES_BYTES_MAX}}", ""),
-    ("HTTP logins that are being checked", f"{{{_T}.http.LOGINS_OF_ADDRESS_MAX}} of an address", "", ""),
-    ("connections of the console",
-     f"{{{_C}.server._CONNECTIONS_OF_ADDRESS_MAX}} of an address; 10 s for a head, 60 s for a body",
-     f"{{{_C}.server._CONNECTIONS_MAX}}", ""),
-    ("bodies of the console",
-     f"{{{_C}.web.responses.BODY_BYTES_MAX}}; {{{_C}.web.responses.LOGIN_BYTES_MAX}} before the login",
-     f"{{{_C}.web.responses.BODIES_BYTES_MAX}}", ""),
-    ("logins of the console that are being checked",
-     f"{{{_C}.access.passwords._PENDING_OF_ADDRESS_MAX}} of an address",
-     f"{{{_C}.access.passwords._PENDING_MAX}}, one at a time", ""),
+     f"{{{_H}.server.ConnectionLimits.of_address}} of an address; {{{_H}.connection.HEAD_S}} s for TLS and a head, "
+     f"{{{_H}.server.ConnectionLimits.body_s}} s for a body, {{{_H}.server.ConnectionLimits.receipt_s}} s for the "
+     "receipt", f"{{{_H}.server.ConnectionLimits.total}}", ""),
+    ("HTTP bodies and responses above 64 KiB (registry, Connect)",
+     f"{{{_H}.gate.BodyLimits.of_request}} a body; {{{_H}.gate.BodyLimits.of_address}} of an address",
+     f"{{{_H}.gate.BodyLimits.total}}", ""),
+    ("connections of the console", "125 of an address; the same times", "500", ""),
+    ("bodies and responses of the console above 64 KiB",
+     f"{{{_C}.web.responses.BODY_BYTES_MAX}} a body; {{{_C}.web.responses.LOGIN_BYTES_MAX}} before the login",
+     "64 MiB", ""),
+    ("logins that are being checked, of each HTTP server",
+     f"{{{_H}.logins.CHECKS_OF_ADDRESS_MAX}} of an address",
+     f"{{{_H}.logins.CHECKS_MAX}}, hashed passwords one at a time", ""),
     ("sessions of the console", f"{{{_C}.access.gate.SESSIONS_OF_USER_MAX}} of a user", "", ""),
-    ("connections of the node's pages",
-     f"{{{_T}.pages.CONNECTIONS_OF_ADDRESS_MAX}} of an address, {{{_T}.pages._REQUEST_TIMEOUT_S}} s",
-     f"{{{_T}.pages.CONNECTIONS_MAX}}", ""),
+    ("connections of the node's pages whose head is not complete, and probes",
+     f"{{{_H}.pages.CONNECTIONS_OF_ADDRESS_MAX}} of an address, {{{_H}.connection.HEAD_S}} s for TLS and a head",
+     f"{{{_H}.pages.CONNECTIONS_MAX}}", ""),
+    ("other pages of a node, from the head to the receipt",
+     f"{{{_H}.pages.PAGES_OF_ADDRESS_MAX}} of an address, {{{_H}.pages._RECEIPT_S}} s for the receipt; a page is built "
+     "once for all that wait for it", f"{{{_H}.pages.PAGES_MAX}}", ""),
 )  # fmt: skip
 """What is kept, the bound of one, the total, and the config. `{module.NAME}` is the value of a constant."""
 
@@ -108,9 +110,9 @@ OTHERS: Final[dict[str, str]] = {
     "protocol.transport.oauth.login_tokens._SHARED_MAX": _OUTGOING,
     "protocol.transport.node_client.IN_FLIGHT_MAX": _OUTGOING,
     "protocol.transport.node_client._REUSED_BYTES_MAX": _OUTGOING,
-    "protocol.transport.pages.HEAD_BYTES_MAX": "of the connections in the table",
-    "protocol.transport.http._DRAINED_BYTES_MAX": "bytes that are read and dropped",
-    "protocol.transport.http_security._CREDENTIALS_MAX": "of the connections in the table",
+    "protocol.transport.http.pages.HEAD_BYTES_MAX": "of the connections in the table",
+    "protocol.transport.http.gate.DROPPED_BYTES_MAX": "bytes that are read and dropped",
+    "protocol.transport.http.logins._CREDENTIALS_MAX": "of the connections in the table",
     "protocol.transport.tls_agreement._TURNS_MAX": _WORK,
     "protocol.transport.listener._REUSED_BYTES_MAX": "memory of requests that is kept for the next ones",
     "server.broker.fetching.session._EPOCH_MAX": _FORMAT,
@@ -135,7 +137,7 @@ OTHERS: Final[dict[str, str]] = {
     "server.coordination.context.APPEND_BYTES_MAX": _WORK,
     "console.web.responses._FIELDS_MAX": _WORK,
     "console.access.users._MEMORY_MAX": "the file of an administrator",
-    "console.access.passwords._REMEMBERED_MAX": "passwords that were right",
+    "protocol.transport.http.logins._REMEMBERED_MAX": "passwords that were right",
     "console.access.sessions._COOKIE_CHARACTERS_MAX": _WORK,
 }
 
