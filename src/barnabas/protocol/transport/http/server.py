@@ -39,14 +39,12 @@ from barnabas.protocol.transport.http.messages import HttpHandler
 from barnabas.protocol.transport.http.security import HttpSecurity
 from barnabas.protocol.transport.http.slots import HttpSlots
 from barnabas.protocol.transport.listener import listening_socket
-from barnabas.protocol.transport.turn_taking import REQUEST_S, TurnTaking
+from barnabas.protocol.transport.turn_taking import REQUEST_S, TURN_S, TurnTaking
 
 _SHUTDOWN_S: Final = 3.0
 _ABORT_S: Final = 1.0
 _NEVER_S: Final = 86_400
 _PIECE_BYTES: Final = 4_096
-_REQUEST_S: Final = 0.000_5
-"""About what the application needs for a request, in a task that begins after the turn of its connection."""
 _QUIET: Final = logging.getLogger("barnabas.protocol.transport.http.requests")
 """The logger of uvicorn's protocol. Its warnings are about requests of strangers, and would fill the log."""
 _QUIET.setLevel(logging.ERROR)
@@ -198,7 +196,7 @@ class _Flow(FlowControl):
 
 class _Requests(H11Protocol):
     """The requests of one connection. What is received is parsed in pieces, and the addresses take turns: a piece of
-    tiny chunks takes milliseconds."""
+    tiny chunks takes milliseconds, and the application begins to answer one request in a turn of the loop."""
 
     def __init__(
         self,
@@ -216,6 +214,7 @@ class _Requests(H11Protocol):
         self._limits = limits
         self._turns = turns
         self._unread = bytearray()
+        self._is_in_turn = self._has_events = False
         self.share = turns.turns.share("", address_group(connection.host), self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -236,24 +235,39 @@ class _Requests(H11Protocol):
         self._wait_for_turn()
 
     def _wait_for_turn(self) -> None:
-        if self._unread and not self.flow.is_paused:
+        if self._has_events or (self._unread and not self.flow.is_paused):
             self._turns.wait(self)
 
     def start_waiting(self) -> None:
         """Parse a piece of what was received: it is the turn of this connection."""
-        if self.transport.is_closing() or self.flow.is_paused:
+        if self.transport.is_closing():
             return
         began = self._turns.clock()
         self.server_state.default_headers = [(b"Date", formatdate(usegmt=True).encode())]
         cycle = self.cycle
-        piece = bytes(self._unread[:_PIECE_BYTES])
-        del self._unread[:_PIECE_BYTES]
-        super().data_received(piece)
+        self._is_in_turn = True
+        try:
+            if self._has_events:
+                self._has_events = False
+                self.handle_events()
+            elif not self.flow.is_paused:
+                piece = bytes(self._unread[:_PIECE_BYTES])
+                del self._unread[:_PIECE_BYTES]
+                super().data_received(piece)
+        finally:
+            self._is_in_turn = False
         self._judge()
         self.flow.hold(bool(self._unread))
         self._wait_for_turn()
-        cost = REQUEST_S if self.cycle is cycle else _REQUEST_S
+        cost = REQUEST_S if self.cycle is cycle else TURN_S
         self._turns.left -= cost + self._turns.clock() - began
+
+    def handle_events(self) -> None:
+        if self._is_in_turn:
+            super().handle_events()
+        else:  # a response is complete, and the client may have sent the next request already
+            self._has_events = True
+            self._wait_for_turn()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends nothing more. It still gets the answer to a whole request, but no stream goes on."""
