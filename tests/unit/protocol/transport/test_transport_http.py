@@ -307,3 +307,18 @@ def test_a_stream_ends_with_its_client_and_with_the_server() -> None:
 
     talk(conversation, app=stream)
     assert gone == ["http.disconnect"] * 2
+
+
+def test_a_request_is_answered_while_the_tiny_chunks_of_another_are_parsed() -> None:
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
+        other = await asyncio.open_connection("127.0.0.1", port)
+        long, short = asyncio.ensure_future(ask(reader, writer, b"")), asyncio.ensure_future(ask(*other, GET))
+        await asyncio.wait((long, short), return_when=asyncio.FIRST_COMPLETED)
+        assert (short.done(), long.done()) == (True, False)
+        assert (await long)[0] == 200
+        other[1].close()
+
+    talk(conversation)

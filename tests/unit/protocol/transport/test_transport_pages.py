@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
-from barnabas.protocol.transport.http.pages import CONNECTIONS_MAX, HEAD_BYTES_MAX, Page, PageServer
+from barnabas.protocol.transport.http.pages import (
+    CONNECTIONS_MAX,
+    CONNECTIONS_OF_ADDRESS_MAX,
+    HEAD_BYTES_MAX,
+    PAGES_OF_ADDRESS_MAX,
+    Page,
+    PageServer,
+)
 
 
 def broken() -> Page:
@@ -62,22 +71,59 @@ def test_unsupported_requests_get_an_error_page(sent: bytes, status: str, says: 
     assert (line, says in body) == (f"HTTP/1.1 {status}", True)
 
 
-def test_a_probe_is_answered_while_another_client_holds_half_sent_requests() -> None:
-    async def main() -> None:
-        server = PageServer("127.0.0.1", 0, PAGES)
-        server.bind()
-        serving = asyncio.create_task(server.serve())
-        half = []
-        for _ in range(3 * CONNECTIONS_MAX):
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(b"GET / HT")
-            half.append(writer)
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
-        for writer in half:
-            writer.close()
+@contextlib.asynccontextmanager
+async def running(server: PageServer) -> AsyncIterator[int]:
+    server.bind()
+    serving = asyncio.create_task(server.serve())
+    try:
+        yield server.port
+    finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
+
+
+async def get(port: int, path: str) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    return int(head.split(" ")[1]), body
+
+
+def test_a_probe_is_answered_while_another_client_holds_half_sent_requests() -> None:
+    async def main() -> None:
+        async with running(PageServer("127.0.0.1", 0, PAGES, probes={"/livez": lambda: Page("ok\n")})) as port:
+            half = []
+            for _ in range(2 * CONNECTIONS_MAX):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET / HT")
+                half.append(writer)
+            assert await get(port, "/livez") == (200, "ok\n")
+            for writer in half:
+                writer.close()
+
+    asyncio.run(main())
+
+
+def test_slow_pages_are_built_once_and_leave_probes_their_slots() -> None:
+    async def main() -> None:
+        is_built, builds = asyncio.Event(), list[int]()
+
+        async def metrics() -> Page:
+            builds.append(1)
+            await is_built.wait()
+            return Page("m\n")
+
+        server = PageServer("127.0.0.1", 0, {"/metrics": metrics}, probes={"/livez": lambda: Page("ok\n")})
+        async with running(server) as port:
+            scrapes = [asyncio.create_task(get(port, "/metrics")) for _ in range(CONNECTIONS_OF_ADDRESS_MAX)]
+            await asyncio.wait(scrapes, return_when=asyncio.FIRST_COMPLETED)
+            assert await get(port, "/livez") == (200, "ok\n")
+            is_built.set()
+            found = await asyncio.gather(*scrapes)
+            assert [status for status, _ in found].count(200) == PAGES_OF_ADDRESS_MAX
+            assert {status for status, _ in found} == {200, 503}
+            assert len(builds) == 1
+            assert await get(port, "/metrics") == (200, "m\n")
 
     asyncio.run(main())
