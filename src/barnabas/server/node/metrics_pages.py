@@ -50,7 +50,7 @@ _SLICE_S: Final = 0.002
 class MetricsPages:
     """The pages of one node. The constructor binds the port. `health` returns the present state of the node, `about`
     what the page `/version` says. The settings in `configs` that begin with `barnabas.metrics.` give the pages TLS and
-    users (`http_settings.py`)."""
+    users (`http/settings.py`)."""
 
     def __init__(
         self,
