@@ -136,7 +136,6 @@ OTHERS: Final[dict[str, str]] = {
     "server.coordination.transaction.state.EPOCH_MAX": _FORMAT,
     "server.coordination.context.APPEND_BYTES_MAX": _WORK,
     "console.web.responses._FIELDS_MAX": _WORK,
-    "console.access.users._MEMORY_MAX": "the file of an administrator",
     "protocol.transport.http.logins._REMEMBERED_MAX": "passwords that were right",
     "console.access.sessions._COOKIE_CHARACTERS_MAX": _WORK,
 }
