@@ -50,6 +50,10 @@ ROWS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("bytes of a batch without compression",
      "64 MiB (MESSAGE_TOO_LARGE); "f"{{{_B}.checking.checker.REQUEST_INFLATED_BYTES_MAX}} of a request",
      "{core.inflation_total.INFLATING_BYTES_MAX} that the threads of a process inflate at the same time", ""),
+    ("bytes of a compressed record", "2 GiB (INVALID_RECORD), so that the bound of its batch comes first",
+     "as for its batch", "`max.decompressed.message.bytes`"),
+    ("inflated batches that are compacted, mirrored, or read by Spark", "8 MiB and one batch",
+     "of each cleaner process and task", ""),
     ("recompressed batches that wait for their append", "64 MiB inflated each",
      f"{{{_B}.checking.checker.KEPT_BYTES_MAX}}; others are checked again", ""),
     ("metrics that clients push", "1 MiB, ten times as much inflated", "one push in each interval of an instance",
@@ -179,7 +183,8 @@ def _text(name: str) -> str:
     value = _value(name)
     assert isinstance(value, int | float)
     size = int(value)
-    is_bytes = "BYTES" in name or "_bytes" in name or name.endswith(("NAMES_LENGTH_MAX", "delegation_tokens.NAMES_MAX"))
+    is_bytes = "BYTES" in name or "_bytes" in name or "BodyLimits" in name
+    is_bytes = is_bytes or name.endswith(("NAMES_LENGTH_MAX", "delegation_tokens.NAMES_MAX"))
     if name.endswith("NAMES_OF_REQUESTER_MAX") or (is_bytes and "client_metrics" not in name):
         for unit, word in ((1024 * _MIB, "GiB"), (_MIB, "MiB"), (1024, "KiB")):
             if size % unit == 0:

@@ -30,9 +30,14 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
+from barnabas.protocol.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    DECOMPRESSED_RECORD_BYTES_MAX,
+    CompressionType,
+    decompress,
+)
 from barnabas.protocol.records.crc import crc32c
-from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.protocol.records.errors import CorruptBatchError, RecordSizeError
 
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
@@ -225,11 +230,18 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
         )
 
 
-def records_payload(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+def records_payload(
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    limit_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_decompressed_message_bytes: int = DECOMPRESSED_RECORD_BYTES_MAX,
+) -> Buffer:
     """The bytes of the records of the batch at `pos`, decompressed if necessary. For an uncompressed batch the
     result is a view of `buf`.
 
-    Raises CorruptBatchError, and DecompressionLimitError beyond `limit_bytes`.
+    Raises CorruptBatchError, DecompressionLimitError beyond `limit_bytes`, and RecordSizeError if a compressed batch
+    has a record of more than `max_decompressed_message_bytes` bytes.
     """
     end = pos + header.size
     if len(buf) < end:
@@ -238,19 +250,45 @@ def records_payload(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int
     codec = codec_of(header.attributes)
     if codec is CompressionType.NONE:
         return view
-    return decompress(codec, view, limit_bytes)
+    payload = decompress(codec, view, limit_bytes)
+    if len(payload) > max_decompressed_message_bytes:
+        _check_record_sizes(payload, header.record_count, max_decompressed_message_bytes)
+    return payload
+
+
+def _check_record_sizes(payload: bytes, record_count: int, max_decompressed_message_bytes: int) -> None:
+    """Raises RecordSizeError. Nothing else is checked: a length that leaves the payload ends the check."""
+    at = 0
+    for _ in range(record_count):
+        if at >= len(payload):
+            return
+        try:
+            length, at = read_varint(payload, at)
+        except IndexError:
+            return
+        if length > max_decompressed_message_bytes:
+            raise RecordSizeError(length, max_decompressed_message_bytes)
+        if length < 0:
+            return
+        at += length
 
 
 def iter_records(
-    buf: Buffer, pos: int, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_BYTES_MAX
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    *,
+    limit_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_decompressed_message_bytes: int = DECOMPRESSED_RECORD_BYTES_MAX,
 ) -> Iterator[Record]:
     """Yield the records of the batch at `pos`, with all bounds checked.
 
     Raises CorruptBatchError when a length exceeds its record, offsets do not increase, the count is wrong or bytes
-    remain; DecompressionLimitError when the payload inflates beyond `limit_bytes`. Under LogAppendTime every record
-    has the batch's max timestamp.
+    remain; DecompressionLimitError when the payload inflates beyond `limit_bytes`, RecordSizeError when a compressed
+    record has more than `max_decompressed_message_bytes`. Under LogAppendTime every record has the batch's max
+    timestamp.
     """
-    data = bytes(records_payload(buf, pos, header, limit_bytes))
+    data = bytes(records_payload(buf, pos, header, limit_bytes, max_decompressed_message_bytes))
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     base_offset, base_timestamp, last_offset_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     size = len(data)

@@ -41,6 +41,9 @@ from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLim
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The default limit for the decompressed size of one batch."""
+DECOMPRESSED_RECORD_BYTES_MAX: Final = 2_147_483_639
+"""The default of max.decompressed.message.bytes, the limit for one record of a compressed batch (Java's largest array).
+"""
 
 _GZIP_WINDOW: Final = 31  # 15 bits of window + 16: a gzip header and trailer
 _GZIP_SLICE_BYTES: Final = 1024

@@ -2,7 +2,8 @@
 
 KafkaError
 ├─ CorruptBatchError          the bytes are not a valid batch         (CORRUPT_MESSAGE)
-│  └─ DecompressionLimitError the records inflate beyond the limit    (CORRUPT_MESSAGE)
+│  ├─ DecompressionLimitError the records inflate beyond the limit    (CORRUPT_MESSAGE)
+│  └─ RecordSizeError         a compressed record is too large        (INVALID_RECORD)
 ├─ InflationError             a batch exceeds the room that is left for it (MESSAGE_TOO_LARGE)
 ├─ RecordValidationError      a valid batch that the topic rejects    (INVALID_RECORD, INVALID_TIMESTAMP, ...)
 └─ LogFileError               a file beside the batches violates its format (KAFKA_STORAGE_ERROR)
@@ -24,6 +25,16 @@ class CorruptBatchError(KafkaError):
 
 class DecompressionLimitError(CorruptBatchError):
     """A compressed payload inflates beyond the limit (a decompression bomb, or a limit that is too low)."""
+
+
+class RecordSizeError(CorruptBatchError):
+    """A record of a compressed batch is larger than max.decompressed.message.bytes."""
+
+    def __init__(self, size: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"a compressed record inflates to {size} bytes, more than max.decompressed.message.bytes={limit_bytes}"
+        )
+        self.code = ErrorCode.INVALID_RECORD
 
 
 class InflationError(KafkaError):

@@ -23,6 +23,7 @@ from barnabas.protocol.records.batch import (
     read_varlong,
     records_payload,
 )
+from barnabas.protocol.records.compression import DECOMPRESSED_RECORD_BYTES_MAX
 from barnabas.protocol.records.errors import CorruptBatchError
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -307,13 +308,22 @@ def _only_nulls(length: int, key: int, value: int) -> bool:
     return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
 
 
-def find_timestamp(buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> tuple[int, int] | None:
+def find_timestamp(
+    buf: Buffer,
+    header: BatchHeader,
+    timestamp: int,
+    least_offset: int,
+    max_decompressed_message_bytes: int = DECOMPRESSED_RECORD_BYTES_MAX,
+) -> tuple[int, int] | None:
     """The timestamp and offset of the first record of the batch at the start of `buf` that has at least this timestamp
-    and this offset; None if there is none. Raises CorruptBatchError.
+    and this offset; None if there is none.
+
+    Raises CorruptBatchError, and RecordSizeError if a compressed record has more bytes than
+    `max_decompressed_message_bytes`.
 
     Only the deltas of a record are decoded: about 0.4 us per record.
     """
-    data = bytes(records_payload(buf, 0, header))
+    data = bytes(records_payload(buf, 0, header, max_decompressed_message_bytes=max_decompressed_message_bytes))
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     base, base_offset = header.base_timestamp, header.base_offset
     wanted = timestamp - base if append_time is None else -LONG_MAX

@@ -34,7 +34,12 @@ from barnabas.protocol.records.batch import (
     read_header,
     records_payload,
 )
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
+from barnabas.protocol.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    DECOMPRESSED_RECORD_BYTES_MAX,
+    CompressionType,
+    compress,
+)
 from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.errors import (
     CorruptBatchError,
@@ -85,6 +90,9 @@ class ValidationRules(Struct, frozen=True):
     origin: Origin = Origin.CLIENT
     record_check: RecordCheck = RecordCheck.CHAIN
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    """The limit for the records of one batch."""
+    max_decompressed_message_bytes: int = DECOMPRESSED_RECORD_BYTES_MAX
+    """The limit for one record of a compressed batch (max.decompressed.message.bytes)."""
 
 
 class Validated(Struct, frozen=True):
@@ -350,7 +358,7 @@ def _check_records(
     count, base = header.record_count, header.base_timestamp
     try:
         if header.attributes & CODEC_MASK:
-            payload = records_payload(buf, pos, header, most)
+            payload = records_payload(buf, pos, header, most, rules.max_decompressed_message_bytes)
         else:
             payload = memoryview(buf)[pos + HEADER_SIZE : pos + LOG_OVERHEAD + header.batch_length]
         last_at = check_chain(payload, count)

@@ -28,7 +28,7 @@ from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.values import AbortedTxn, EpochEndOffset, TimestampOffset
 from barnabas.server.tiering.reading.partition_reader import RemoteRange
 
-FindInBatch = Callable[[Buffer, BatchHeader, int, int], Awaitable[tuple[int, int] | None]]
+FindInBatch = Callable[[Buffer, BatchHeader, int, int, int], Awaitable[tuple[int, int] | None]]
 """`records.scan.find_timestamp`, off the event loop."""
 
 
@@ -268,7 +268,7 @@ async def _search_batch(batch: CandidateBatch, *, find: FindInBatch | None) -> t
         return batch.find()
     if find is None:
         return await asyncio.get_running_loop().run_in_executor(None, batch.find)
-    return await find(batch.data, batch.header, batch.timestamp, batch.least_offset)
+    return await find(*batch.arguments)
 
 
 def _not_available(name: TopicPartition) -> KafkaError:

@@ -48,6 +48,7 @@ class LogConfig(Struct, frozen=True):
     local_retention_bytes: int
     local_retention_ms: int
     max_compaction_lag_ms: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -130,4 +131,5 @@ def _validation_rules(config: LogConfig, topic: str, origin: Origin) -> Validati
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         origin=origin,
+        max_decompressed_message_bytes=config.max_decompressed_message_bytes,
     )

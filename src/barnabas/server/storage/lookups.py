@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.scan import find_timestamp
@@ -31,6 +32,7 @@ class CandidateBatch(Struct, frozen=True):
     """The least timestamp of the record."""
     least_offset: int
     """The least offset of the record: the start of the log."""
+    max_decompressed_message_bytes: int
 
     @property
     def is_light(self) -> bool:
@@ -41,7 +43,12 @@ class CandidateBatch(Struct, frozen=True):
 
     def find(self) -> tuple[int, int] | None:
         """The timestamp and offset of the first record that the search wants. Raises CorruptBatchError."""
-        return find_timestamp(self.data, self.header, self.timestamp, self.least_offset)
+        return find_timestamp(*self.arguments)
+
+    @property
+    def arguments(self) -> tuple[Buffer, BatchHeader, int, int, int]:
+        """The arguments of `records.scan.find_timestamp`."""
+        return self.data, self.header, self.timestamp, self.least_offset, self.max_decompressed_message_bytes
 
     def answer(self, found: tuple[int, int]) -> TimestampOffset:
         """The result of the search, from the result of `find`."""
@@ -84,7 +91,13 @@ class TimestampSearch:
         for at, header in walk_headers(file, position, segment.size):
             if header.max_timestamp >= timestamp and header.last_offset >= max(start, self._from_offset):
                 self._from_offset = header.next_offset
-                return CandidateBatch(segment.read_batch(file, at, header), header, timestamp, start)
+                return CandidateBatch(
+                    segment.read_batch(file, at, header),
+                    header,
+                    timestamp,
+                    start,
+                    self._state.config.max_decompressed_message_bytes,
+                )
         return None
 
 

@@ -13,7 +13,7 @@ import pytest
 from record_crafting import MALFORMED, SOME, batch, damaged, record
 
 from barnabas.core.hashing import partition_for_key
-from barnabas.protocol.records.batch import Record, TimestampType, check_crc, iter_records, read_header
+from barnabas.protocol.records.batch import Record, TimestampType, check_crc, iter_batches, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
 from barnabas.protocol.records.columnar import (
     COLUMNS,
@@ -26,7 +26,7 @@ from barnabas.protocol.records.columnar import (
     rows_by_partition,
     schema,
 )
-from barnabas.protocol.records.columnar.segments import Selection
+from barnabas.protocol.records.columnar.segments import Selection, batch_table, iter_run_tables
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
@@ -69,6 +69,24 @@ def opened(*batches: bytes) -> list[Record]:
 def offsets(*buffers: bytes, **changes: Any) -> list[int]:
     result: list[int] = decode_to_arrow(buffers, options(columns=("offset",), **changes))["offset"].to_pylist()
     return result
+
+
+def test_batches_that_inflate_much_are_read_some_megabytes_at_a_time() -> None:
+    """A few kilobytes can inflate to gigabytes: many such batches must not be in memory at the same time."""
+    buf = b"".join(
+        build_batch([SimpleRecord(b"k", bytes(3_000_000))], base_offset=i, codec=CompressionType.ZSTD)
+        for i in range(20)
+    )
+    batches = list(iter_batches(buf))
+    seen = 0
+    for some, table in iter_run_tables(buf, batches):
+        assert len(table.data) < 8 * 1024 * 1024 + 3_100_000
+        assert list(table.offsets) == [header.base_offset for _, header in some]
+        for (pos, header), at, size in zip(some, table.value_at, table.value_len, strict=True):
+            assert size == batch_table(buf, pos, header, Selection()).value_len[0] == 3_000_000
+            assert not table.data[at : at + size].any()
+        seen += len(some)
+    assert seen == 20
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))

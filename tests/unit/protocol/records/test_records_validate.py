@@ -21,7 +21,7 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.build import SimpleRecord, build_batch, varint
 from barnabas.protocol.records.compression import CompressionType, compress
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
-from barnabas.protocol.records.errors import CorruptBatchError, RecordValidationError
+from barnabas.protocol.records.errors import CorruptBatchError, RecordSizeError, RecordValidationError
 from barnabas.protocol.records.scan import Scan, find_timestamp, scan_records
 from barnabas.protocol.records.validate import (
     RECORD_ERRORS_MAX,
@@ -348,6 +348,30 @@ def test_bombs_are_refused_as_too_large(codec: CompressionType) -> None:
     """Not retriable, and the one answer that makes Kafka's own producer split an honest batch."""
     data = build_batch([SimpleRecord(None, bytes(4_000_000), 1)], codec=codec)
     assert refuse(data, replace(RULES, decompressed_bytes_max=1_000_000)).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+def test_records_above_max_decompressed_message_bytes_are_refused_if_they_are_compressed(
+    codec: CompressionType,
+) -> None:
+    """As in Apache Kafka, also in a search by timestamp, and not if the batch is not compressed."""
+    data = build_batch([SimpleRecord(None, b"v", NOW), SimpleRecord(None, bytes(4_000), NOW + 1)], codec=codec)
+    limit = len(record(1, 1, None, bytes(4_000))) - 2  # without the length of the record, a varint of two bytes
+    for most, is_refused in ((limit, False), (limit - 1, codec is not CompressionType.NONE)):
+        rules = replace(RULES, max_decompressed_message_bytes=most)
+        header = read_header(data)
+        if is_refused:
+            error = refuse(data, rules)
+            assert error.code is ErrorCode.INVALID_RECORD
+            assert f"inflates to {limit} bytes, more than max.decompressed.message.bytes={limit - 1}" in str(error)
+            with pytest.raises(RecordSizeError):
+                find_timestamp(data, header, NOW + 1, 0, most)
+            with pytest.raises(RecordSizeError):
+                list(iter_records(data, 0, header, max_decompressed_message_bytes=most))
+        else:
+            check(data, rules, NOW)
+            assert find_timestamp(data, header, NOW + 1, 0, most) == (NOW + 1, 1)
+            assert len(list(iter_records(data, 0, header, max_decompressed_message_bytes=most))) == 2
 
 
 @pytest.mark.parametrize(

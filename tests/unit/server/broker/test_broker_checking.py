@@ -12,7 +12,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import BatchHeader, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch, seal
 from barnabas.protocol.records.compression import CompressionType, compress
-from barnabas.protocol.records.errors import InflationError, RecordValidationError
+from barnabas.protocol.records.errors import InflationError, RecordSizeError, RecordValidationError
 from barnabas.protocol.records.scan import find_timestamp
 from barnabas.protocol.records.validate import Checked, ValidationRules, check
 from barnabas.server.broker.checking import checker
@@ -64,7 +64,7 @@ class Recorded:
         self.limits.append(limit_bytes)
         return check(buf, rules, now_ms, limit_bytes)
 
-    def find_timestamp(self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> None:
+    def find_timestamp(self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int, most: int) -> None:
         raise AssertionError("not called")
 
     def stop(self) -> None:
@@ -222,9 +222,12 @@ def test_the_process_raises_as_the_function_does(process: CheckProcess) -> None:
 def test_the_process_searches_a_batch(process: CheckProcess) -> None:
     data = batch(100, CompressionType.GZIP)
     for timestamp, least in ((NOW + 3, 0), (NOW, 50), (NOW + 6, 99), (NOW + 7, 0)):
-        arguments = (data, read_header(data), timestamp, least)
+        arguments = (data, read_header(data), timestamp, least, 1_000_000)
         assert process.find_timestamp(*arguments) == find_timestamp(*arguments)
-    assert process.find_timestamp(data, read_header(data), NOW + 3, 50) == (NOW + 3, 52)
+    assert process.find_timestamp(data, read_header(data), NOW + 3, 50, 1_000_000) == (NOW + 3, 52)
+    with pytest.raises(RecordSizeError) as caught:
+        process.find_timestamp(data, read_header(data), NOW + 3, 50, 5)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_a_process_that_has_ended_is_started_again(process: CheckProcess) -> None:

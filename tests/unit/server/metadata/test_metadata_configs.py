@@ -127,8 +127,8 @@ LINK_KEYS = ("mirror.name", "mirror.state", "mirror.support.unclean.leader.elect
 
 def test_tables_have_every_config_of_kafka() -> None:
     assert (len(TOPIC_CONFIGS), len(BROKER_CONFIGS), len(GROUP_CONFIGS), len(CLIENT_METRICS_CONFIGS)) == (
-        34 + len(LINK_KEYS),
-        363 + len(ZOOKEEPER_KEYS) + len(BARNABAS_KEYS) + len(MIRROR_KEYS),  # Kafka 4, Kafka 3, ours
+        35 + len(LINK_KEYS),
+        364 + len(ZOOKEEPER_KEYS) + len(BARNABAS_KEYS) + len(MIRROR_KEYS),  # Kafka 4, Kafka 3, ours
         17,
         3,
     )
@@ -158,7 +158,7 @@ def test_update_modes() -> None:
     assert BROKER_CONFIGS["ssl.keystore.password"].update_mode is UpdateMode.PER_BROKER
     assert BROKER_CONFIGS["log.retention.ms"].update_mode is UpdateMode.CLUSTER_WIDE
     assert BROKER_CONFIGS["ssl.keystore.password"].is_sensitive
-    assert sum(key.is_dynamic for key in BROKER_CONFIGS) == 102
+    assert sum(key.is_dynamic for key in BROKER_CONFIGS) == 103
 
 
 def view(*settings: tuple[int, str, str, str], static: dict[str, str] | None = None, node_id: int = 1) -> ConfigView:

@@ -223,6 +223,10 @@ def test_topic_configs_reach_the_log_while_it_runs(tmp_path: Path) -> None:
         assert log.config.retention_bytes == 5555, "a broker-wide default"
         await alter(2, "t", "retention.bytes", "7777")
         assert log.config.retention_bytes == 7777, "the topic's own beats it"
+        await alter(4, "", "max.decompressed.message.bytes", "60")
+        assert log.config.max_decompressed_message_bytes == 60
+        await alter(2, "t", "max.decompressed.message.bytes", "50")
+        assert log.config.validation_rules("t").max_decompressed_message_bytes == 50
         await alter(2, "t", "max.message.bytes", "70")
         assert await produce(call, "t") is ErrorCode.MESSAGE_TOO_LARGE
 

@@ -236,7 +236,7 @@ from barnabas.server.storage.cleaner.task import CleanerConfig, CleaningTask
 
 config = CleanerConfig(True, 1, 0, 1000, 0.9, 1000, 1e9)
 engine = ProcessEngine()
-engine.begin(CleaningTask(sys.argv[1], "t-0", [], 0, 0, 0, 0, 100, 100, 100, (1, 2), config))
+engine.begin(CleaningTask(sys.argv[1], "t-0", [], 0, 0, 0, 0, 100, 100, 100, (1, 2), config, 1_000_000))
 engine.next()
 print(engine._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

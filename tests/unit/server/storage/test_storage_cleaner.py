@@ -11,7 +11,7 @@ from barnabas.protocol.records.batch import BatchHeader, iter_batches, iter_reco
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.control import EndTxn
-from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.protocol.records.errors import CorruptBatchError, RecordSizeError
 from barnabas.server.storage.cleaner.cleanable import CleaningVerdict, assess
 from barnabas.server.storage.cleaner.cleaning import CleaningPass, EngineFactory, emptied
 from barnabas.server.storage.cleaner.columns import ColumnarKeys
@@ -296,6 +296,19 @@ class TestPass:
         assert logs.log.cleaned_offset == 0
         assert not [n for n in disk.listdir(PATH) if n.endswith(".cleaned")]
         keyed(logs, "still")
+
+    def test_a_compressed_record_above_max_decompressed_message_bytes_stops_the_pass(
+        self, engine: EngineFactory
+    ) -> None:
+        logs = LogHarness(config=CONFIG)
+        for i in range(12):
+            keyed(logs, "a" * 50, f"k{i}", codec=CompressionType.GZIP)
+        logs.log.update_config(replace(CONFIG, max_decompressed_message_bytes=50))
+        with pytest.raises(RecordSizeError, match=r"more than max\.decompressed\.message\.bytes=50"):
+            run(logs, engine)
+        logs.log.update_config(CONFIG)
+        run(logs, engine)
+        assert "a" * 50 in dict(map(reversed, content(logs)))  # type: ignore[arg-type]
 
     def test_batch_of_more_keys_than_the_map_holds(self, engine: EngineFactory) -> None:
         logs = LogHarness(config=replace(CONFIG, internal_segment_bytes=2000))

@@ -274,7 +274,8 @@ def test_records_are_found_by_their_timestamp(timestamp: int) -> None:
     async def main(reader: RemoteReader) -> None:
         for least_offset in (0, 7):
             found = None
-            async for candidate in reader.candidates(house.remote.readable_segments(), timestamp, least_offset):
+            segments = house.remote.readable_segments()
+            async for candidate in reader.candidates(segments, timestamp, least_offset, 1_000_000):
                 found = candidate.find()
                 if found is not None:
                     break
@@ -337,7 +338,7 @@ def test_a_damaged_object_is_reported(suffix: str, data: bytes) -> None:
                 case ".log":
                     await reader.read(segment, 0, 100)
                 case ".timeindex":
-                    async for _ in reader.candidates([segment], 1_000, 0):
+                    async for _ in reader.candidates([segment], 1_000, 0, 1_000_000):
                         pass
                 case ".txnindex":
                     await reader.aborted_transactions([segment], 0, 5)

@@ -26,7 +26,11 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.columnar._jit import np
 from barnabas.protocol.records.columnar.kernels import OK, REASONS, scan
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
+from barnabas.protocol.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    DECOMPRESSED_RECORD_BYTES_MAX,
+    CompressionType,
+)
 from barnabas.protocol.records.control import EndTxn, parse_control
 from barnabas.protocol.records.errors import CorruptBatchError
 
@@ -46,6 +50,7 @@ class Selection(Struct, frozen=True):
     """(producer id, first offset) of aborted transactions, as a read_committed fetch response lists them."""
     check_crcs: bool = True
     limit_bytes: int = DECOMPRESSED_BYTES_MAX
+    max_decompressed_message_bytes: int = DECOMPRESSED_RECORD_BYTES_MAX
 
 
 class RecordTable(Struct):
@@ -81,11 +86,11 @@ class _Group:
         self.bytes = 0
         self.rows = 0
 
-    def add_batch(self, buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int) -> None:
+    def add_batch(self, buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -> None:
         if not self.compressed:
             self.add(pos + HEADER_SIZE, header.size - HEADER_SIZE, header)
             return
-        payload = bytes(records_payload(buf, pos, header, limit_bytes))
+        payload = bytes(records_payload(buf, pos, header, wanted.limit_bytes, wanted.max_decompressed_message_bytes))
         self.add(self.bytes, len(payload), header)
         self.pieces.append(payload)
 
@@ -159,20 +164,30 @@ class AbortedFilter:
 def batch_table(buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -> RecordTable:
     """The requested records of one batch of any kind. Raises CorruptBatchError. The CRC is not checked."""
     group = _Group(buf, header.codec is not CompressionType.NONE)
-    group.add_batch(buf, pos, header, wanted.limit_bytes)
+    group.add_batch(buf, pos, header, wanted)
     return group.table(wanted)
 
 
-def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_bytes: int) -> RecordTable:
-    """All records of consecutive batches of one buffer, which must be all compressed or all uncompressed.
+def iter_run_tables(
+    buf: Buffer,
+    batches: Sequence[tuple[int, BatchHeader]],
+    max_decompressed_message_bytes: int = DECOMPRESSED_RECORD_BYTES_MAX,
+) -> Iterator[tuple[Sequence[tuple[int, BatchHeader]], RecordTable]]:
+    """Yield all records of consecutive batches of one buffer, a limited number of bytes at a time: some batches, and
+    the table of their records. The batches must be all compressed or all uncompressed.
 
     Raises CorruptBatchError. CRCs are not checked.
     """
+    wanted = Selection(max_decompressed_message_bytes=max_decompressed_message_bytes)
     group = _Group(buf, batches[0][1].codec is not CompressionType.NONE)
-    for pos, header in batches:
+    first = 0
+    for i, (pos, header) in enumerate(batches):
         assert (header.attributes & CODEC_MASK != 0) is group.compressed, "one table, one array of bytes"
-        group.add_batch(buf, pos, header, limit_bytes)
-    return group.table(Selection(limit_bytes=limit_bytes))
+        if group.bytes >= _GROUP_BYTES:
+            yield batches[first:i], group.table(wanted)
+            first, group = i, _Group(buf, group.compressed)
+        group.add_batch(buf, pos, header, wanted)
+    yield batches[first:], group.table(wanted)
 
 
 def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[RecordTable]:
@@ -201,6 +216,6 @@ def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[Record
                 if group is not None:
                     yield group.table(wanted)
                 group = _Group(buf, compressed)
-            group.add_batch(buf, pos, header, wanted.limit_bytes)
+            group.add_batch(buf, pos, header, wanted)
         if group is not None:
             yield group.table(wanted)

@@ -83,7 +83,12 @@ class BatchProcess(Protocol):
         ...
 
     def find_timestamp(
-        self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int
+        self,
+        buf: Buffer,
+        header: BatchHeader,
+        timestamp: int,
+        least_offset: int,
+        max_decompressed_message_bytes: int,
     ) -> tuple[int, int] | None:
         """`scan.find_timestamp`."""
         ...
@@ -284,9 +289,16 @@ class BatchChecker:
             return await _run(self._process_waiter, self._process.check, *arguments)
         return await _run(self._thread, check, *arguments)
 
-    async def find(self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int) -> tuple[int, int] | None:
+    async def find(
+        self,
+        buf: Buffer,
+        header: BatchHeader,
+        timestamp: int,
+        least_offset: int,
+        max_decompressed_message_bytes: int,
+    ) -> tuple[int, int] | None:
         """The result of `scan.find_timestamp`. Raises as that does."""
-        arguments = (buf, header, timestamp, least_offset)
+        arguments = (buf, header, timestamp, least_offset, max_decompressed_message_bytes)
         if self._process is not None and header.record_count > PROCESS_RECORDS:
             return await _run(self._process_waiter, self._process.find_timestamp, *arguments)
         return await _run(self._thread, find_timestamp, *arguments)

@@ -37,10 +37,16 @@ class CheckProcess:
         return found
 
     def find_timestamp(
-        self, buf: Buffer, header: BatchHeader, timestamp: int, least_offset: int
+        self,
+        buf: Buffer,
+        header: BatchHeader,
+        timestamp: int,
+        least_offset: int,
+        max_decompressed_message_bytes: int,
     ) -> tuple[int, int] | None:
         """`scan.find_timestamp` in the process. Raises as `check` does."""
-        found: tuple[int, int] | None = self._call("find_timestamp", buf, (header, timestamp, least_offset))
+        arguments = (header, timestamp, least_offset, max_decompressed_message_bytes)
+        found: tuple[int, int] | None = self._call("find_timestamp", buf, arguments)
         return found
 
     def _call(self, function: str, buf: Buffer, arguments: tuple[Any, ...]) -> Any:

@@ -317,6 +317,14 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         update_mode=CLUSTER,
     ),
     int_(
+        "max.decompressed.message.bytes",
+        2_147_483_639,
+        "Broker default of the topic config of the same name.",
+        InRange(1),
+        update_mode=CLUSTER,
+        internal=True,
+    ),
+    int_(
         "message.max.bytes",
         1_048_588,
         "Broker default of max.message.bytes: the largest batch accepted, measured after compression.",

@@ -132,6 +132,14 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         synonyms=("log.cleaner.max.compaction.lag.ms",),
     ),
     int_(
+        "max.decompressed.message.bytes",
+        2_147_483_639,
+        "The maximum size of a record of a compressed batch, after decompression.",
+        InRange(1),
+        synonyms=("max.decompressed.message.bytes",),
+        internal=True,
+    ),
+    int_(
         "max.message.bytes",
         1_048_588,
         "The maximum size of a record batch, after compression.",

@@ -51,7 +51,7 @@ from barnabas.server.storage.segments.segment import Segment
 _INT32_MAX: Final = (1 << 31) - 1
 _SLOTS_MIN: Final = 4096
 
-EngineFactory = Callable[[OffsetMap, tuple[int, int]], KeyEngine]
+EngineFactory = Callable[[OffsetMap, tuple[int, int], int], KeyEngine]
 
 
 class _Fate(Struct, frozen=True):
@@ -90,7 +90,7 @@ class CleaningPass:
         """Yields each cleaned group, then the result. Raises CorruptBatchError, CleaningError, StorageError."""
         task, stats = self._task, self.stats
         offset_map = OffsetMap(self._map_bytes(), task.config.log_cleaner_io_buffer_load_factor)
-        engine = self._make_engine(offset_map, task.secret)
+        engine = self._make_engine(offset_map, task.secret, task.max_decompressed_message_bytes)
         self._end = self._build(engine)
         stats.map_entries, stats.map_slots = offset_map.used, offset_map.slots
         sizes = self._sources.sizes(self._end)

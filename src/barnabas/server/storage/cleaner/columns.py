@@ -25,13 +25,13 @@ from barnabas.protocol.records.columnar._jit import (
     scalar,
 )
 from barnabas.protocol.records.columnar.compaction import retain, siphash
-from barnabas.protocol.records.columnar.segments import RecordTable, run_table
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from barnabas.protocol.records.columnar.segments import RecordTable, iter_run_tables
 from barnabas.server.storage.cleaner.keys import Placed, RecordVerdict
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
 
 _RUN_BYTES: Final = 4 << 20
-"""The maximum size in bytes, before decompression, of the batches whose records are put into one `RecordTable`."""
+"""The maximum size in bytes, before decompression, of the batches whose records are put into one `RecordTable`. The
+size after decompression is limited by `iter_run_tables`."""
 _RUN_BATCHES: Final = 512
 
 
@@ -118,16 +118,16 @@ def _judge(
 class ColumnarKeys:
     """A `KeyEngine` whose hash function is keyed SipHash-2-4 with 128 bits."""
 
-    def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
+    def __init__(self, offset_map: OffsetMap, secret: tuple[int, int], max_decompressed_message_bytes: int) -> None:
         self._map = offset_map
+        self._max_decompressed_message_bytes = max_decompressed_message_bytes
         self._words = np.frombuffer(offset_map.words, dtype=np.uint64)
         self._slots = np.uint64(offset_map.slots)
         self._secret = np.uint64(secret[0]), np.uint64(secret[1])
 
     def add(self, buf: Buffer, batches: Sequence[Placed], start_offset: int) -> int | None:
         offsets_map = self._map
-        for run in _runs(batches):
-            table, hashes = self._open(buf, run)
+        for _, table, hashes in self._open(buf, batches):
             room = offsets_map.capacity - offsets_map.used
             used, full = _insert(self._words, self._slots, hashes, table.key_len, table.offsets, start_offset, room)
             offsets_map.used += used
@@ -137,8 +137,7 @@ class ColumnarKeys:
 
     def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[RecordVerdict]:
         verdicts: list[RecordVerdict] = []
-        for run in _runs(batches):
-            table, hashes = self._open(buf, run)
+        for run, table, hashes in self._open(buf, batches):
             count = len(run)
             starts = np.zeros(count + 1, np.int64)
             np.cumsum([header.record_count for _, header in run], out=starts[1:])
@@ -160,14 +159,16 @@ class ColumnarKeys:
     def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
         return retain(buf, placed[0], placed[1], keep, delete_horizon_ms=delete_horizon_ms)
 
-    def _open(self, buf: Buffer, run: Sequence[Placed]) -> tuple[RecordTable, Any]:
-        for pos, header in run:
+    def _open(self, buf: Buffer, batches: Sequence[Placed]) -> Iterator[tuple[Sequence[Placed], RecordTable, Any]]:
+        """Some batches, their records, and the hashes of the keys, until all batches were opened."""
+        for pos, header in batches:
             check_crc(buf, pos, header)
-        table = run_table(buf, run, DECOMPRESSED_BYTES_MAX)
-        hashes = np.empty((len(table), 2), np.uint64)
-        code = siphash(table.data, table.key_at, table.key_len, *self._secret, hashes)
-        assert code == 0, "run_table has checked these positions"
-        return table, hashes
+        for alike in _runs(batches):
+            for run, table in iter_run_tables(buf, alike, self._max_decompressed_message_bytes):
+                hashes = np.empty((len(table), 2), np.uint64)
+                code = siphash(table.data, table.key_at, table.key_len, *self._secret, hashes)
+                assert code == 0, "iter_run_tables has checked these positions"
+                yield run, table, hashes
 
 
 def _runs(batches: Sequence[Placed]) -> Iterator[Sequence[Placed]]:

@@ -47,6 +47,7 @@ def plan_cleaning(
             index_interval_bytes=log_config.index_interval_bytes,
             secret=secret,
             config=config,
+            max_decompressed_message_bytes=log_config.max_decompressed_message_bytes,
             producers={
                 e.producer_id: LastRecord(e.batches[-1].last_offset if e.batches else None, e.epoch)
                 for e in log.producers.entries

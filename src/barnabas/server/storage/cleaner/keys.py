@@ -51,15 +51,18 @@ class KeyEngine(Protocol):
 class PlainKeys:
     """A `KeyEngine` in plain Python that decodes each record. Its hash function is keyed BLAKE2b."""
 
-    def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
+    def __init__(self, offset_map: OffsetMap, secret: tuple[int, int], max_decompressed_message_bytes: int) -> None:
         self._map = offset_map
+        self._max_decompressed_message_bytes = max_decompressed_message_bytes
         self._secret = b"".join(word.to_bytes(8, "little") for word in secret)
 
     def add(self, buf: Buffer, batches: Sequence[Placed], start_offset: int) -> int | None:
         put, secret, whole = self._map.put, self._secret, int.from_bytes
         for pos, header in batches:
             check_crc(buf, pos, header)
-            for offset, _, key, _, _ in iter_records(buf, pos, header):
+            for offset, _, key, _, _ in iter_records(
+                buf, pos, header, max_decompressed_message_bytes=self._max_decompressed_message_bytes
+            ):
                 if key is not None and offset >= start_offset:
                     digest = blake2b(key, digest_size=16, key=secret).digest()
                     if not put(whole(digest[:8], "little"), whole(digest[8:], "little"), offset):
@@ -76,7 +79,9 @@ class PlainKeys:
         tombstones_stay = horizon is None or now_ms < horizon
         keep: list[bool] = []
         keeps_tombstone = False
-        for offset, _, key, value, _ in iter_records(buf, pos, header):
+        for offset, _, key, value, _ in iter_records(
+            buf, pos, header, max_decompressed_message_bytes=self._max_decompressed_message_bytes
+        ):
             stays = True
             if offset < end_offset:
                 if key is None or (value is None and not tombstones_stay):

@@ -76,6 +76,7 @@ class CleaningTask(Struct, frozen=True):
     secret: tuple[int, int]
     """The key of the hash function, a new one for each pass."""
     config: CleanerConfig
+    max_decompressed_message_bytes: int
     producers: Mapping[int, LastRecord] = field(default_factory=dict)
     later_aborted: Sequence[AbortedTxn] = ()
     """The aborted transactions whose markers are at or above `upper_offset`."""

@@ -176,7 +176,8 @@ class RemotePartitionReader:
     async def _find(
         self, log: Log, segments: Sequence[RemoteSegment], timestamp: int, find: FindRecord
     ) -> TimestampOffset | None:
-        async for candidate in self._reader.candidates(segments, timestamp, log.log_start_offset):
+        most = log.config.max_decompressed_message_bytes
+        async for candidate in self._reader.candidates(segments, timestamp, log.log_start_offset, most):
             found = await find(candidate)
             if found is not None:
                 return candidate.answer(found)

@@ -98,7 +98,11 @@ class RemoteReader:
         return await self._chunks.read(object_name(segment, LOG, self._prefix), segment.size_bytes, start, end)
 
     async def candidates(
-        self, segments: Sequence[RemoteSegment], timestamp: int, least_offset: int
+        self,
+        segments: Sequence[RemoteSegment],
+        timestamp: int,
+        least_offset: int,
+        max_decompressed_message_bytes: int,
     ) -> AsyncIterator[CandidateBatch]:
         """The batches that may contain the first record whose timestamp is not less than `timestamp` and whose offset
         is not less than `least_offset`, in order. `segments` are those of the log, by start offset."""
@@ -116,7 +120,7 @@ class RemoteReader:
                 if header.last_offset >= offset and header.max_timestamp >= timestamp:
                     data = await self._bytes(segment, position, position + header.size)
                     self._check_crc(segment, data, header)
-                    yield CandidateBatch(data, header, timestamp, least_offset)
+                    yield CandidateBatch(data, header, timestamp, least_offset, max_decompressed_message_bytes)
 
     def _check_crc(self, segment: RemoteSegment, data: bytes, header: BatchHeader) -> None:
         try:

@@ -27,8 +27,14 @@ from barnabas.protocol.records.build import varint
 from barnabas.protocol.records.columnar._jit import np
 from barnabas.protocol.records.columnar.byte_column import ByteColumn
 from barnabas.protocol.records.columnar.encode import EncodeOptions, RowColumns, lay_out, write_batches
-from barnabas.protocol.records.columnar.segments import AbortedFilter, RecordTable, Selection, batch_table, run_table
-from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
+from barnabas.protocol.records.columnar.segments import (
+    AbortedFilter,
+    RecordTable,
+    Selection,
+    batch_table,
+    iter_run_tables,
+)
+from barnabas.protocol.records.compression import CompressionType
 from barnabas.spark.mirror.copying.header_kernels import DROP, append_header, judge_headers, measure_headers
 from barnabas.spark.mirror.copying.runs import Upstream
 from barnabas.spark.mirror.copying.values import Provenance
@@ -148,8 +154,8 @@ class _Group:
         if len(batches) == 1 and self.takes_whole(first):
             yield _whole(self._buffer, pos, first)
             return
-        table = run_table(self._buffer, batches, DECOMPRESSED_BYTES_MAX)
-        yield from _encode(table, first.codec if self._codec is None else self._codec, self._provenance)
+        for _, table in iter_run_tables(self._buffer, batches):
+            yield from _encode(table, first.codec if self._codec is None else self._codec, self._provenance)
 
 
 def _encode(table: RecordTable, codec: CompressionType, provenance: Provenance | None) -> Iterator[CopiedBatch]:

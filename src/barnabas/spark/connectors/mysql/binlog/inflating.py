@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
+from barnabas.core.inflation_total import INFLATING
 from barnabas.protocol.records.compression import CompressionType, decompress
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
 from barnabas.spark.connectors.mysql.binlog.cursor import EventCursor
@@ -57,7 +58,8 @@ def inflate_mariadb(cursor: EventCursor, limit: int) -> bytes:
         raise _too_large(cursor.where, size, limit)
     inflater = zlib.decompressobj()
     try:
-        inflated = inflater.decompress(cursor.rest(), size + 1)
+        with INFLATING.room(size):
+            inflated = inflater.decompress(cursor.rest(), size + 1)
     except zlib.error as error:
         raise cursor.error(f"the zlib stream is damaged: {error}") from error
     if len(inflated) != size or not inflater.eof or inflater.unused_data:
