@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,14 @@ from msgspec.structs import replace
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.inflation_total import INFLATING, UNCOUNTED_BYTES, InflationTotal
 from barnabas.protocol.security import sasl_conversation
 from barnabas.protocol.security.credentials import ScramCredential
 from barnabas.protocol.security.sasl_conversation import SaslConversation
 from barnabas.protocol.security.sasl_server import SaslCredentials, SaslServer
+from barnabas.protocol.transport.accepted_connection import AcceptedConnection
+from barnabas.protocol.transport.limits import RequestBudget
+from barnabas.protocol.transport.turns import Turns
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
@@ -46,6 +51,7 @@ from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.cluster.fault_context import ClusterFaultMenu
+from barnabas.testing.sim.cluster.hostile_clients import COUNTING
 from barnabas.testing.sim.cluster.storm import COMPACTING
 
 Patch = pytest.MonkeyPatch
@@ -72,6 +78,8 @@ class Planted:
     """Whether nodes and clients log in."""
     quotas: bool = False
     """Whether the clients have quotas."""
+    hostile: bool = False
+    """Whether some clients are hostile."""
 
 
 # -- replication -------------------------------------------------------------------------------------------------------
@@ -512,6 +520,46 @@ def _requests_before_the_login_served(patch: Patch) -> None:
     patch.setattr(SaslConversation, "on_request", on_request)
 
 
+# -- hostile clients ---------------------------------------------------------------------------------------------------
+
+
+def _requests_cost_nothing(patch: Patch) -> None:
+    """The turns of the event loop do not count what the requests of a client have cost."""
+    real = Turns.charge
+    patch.setattr(Turns, "charge", lambda self, share, cost, *, waits: real(self, share, 0.0, waits=waits))
+
+
+def _connections_are_clients(patch: Patch) -> None:
+    """Every connection has a turn of its own, also if many are of one client."""
+    real = Turns.share
+    patch.setattr(Turns, "share", lambda self, listener, client, one: real(self, listener, f"{client}{id(one)}", one))
+
+
+def _half_requests_kept(patch: Patch) -> None:
+    """The memory of a request that has arrived in part stays counted when its connection ends."""
+    real = AcceptedConnection._count_waiting
+    patch.setattr(AcceptedConnection, "_count_waiting", lambda self: None if self._closing else real(self))
+
+
+def _unsent_not_counted(patch: Patch) -> None:
+    """The responses that clients do not read are not counted in the total of the node."""
+    patch.setattr(RequestBudget, "count_unsent", lambda self, connection, size, *, is_progress: None)
+
+
+def _inflation_kept(patch: Patch) -> None:
+    """What was reserved to inflate a payload is not released when the payload is refused."""
+
+    @contextmanager
+    def room(self: InflationTotal, size: int) -> Iterator[None]:
+        counted = size if size > UNCOUNTED_BYTES else 0
+        self.reserved += counted
+        yield
+        self.reserved -= counted
+
+    patch.setattr(INFLATING, "reserved", 0)  # of other tests
+    patch.setattr(InflationTotal, "room", room)
+
+
 PLANTED = [
     Planted("quotas delay followers", _followers_delayed, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK, quotas=True),
     Planted("acknowledged before the ISR has the record", _ack_before_isr, ClusterFaultMenu.KILL, 10),
@@ -560,4 +608,11 @@ PLANTED = [
     ),
     Planted("credentials of removed users remembered", _credentials_remembered, ClusterFaultMenu.KILL, 5, sasl=True),
     Planted("requests before the login served", _requests_before_the_login_served, ClusterFaultMenu.KILL, 5, sasl=True),
+    Planted("expensive requests cost nothing", _requests_cost_nothing, ClusterFaultMenu.KILL, 2, hostile=True),
+    Planted("each connection is a client", _connections_are_clients, ClusterFaultMenu.KILL, 2, hostile=True),
+    Planted(
+        "half requests stay counted", _half_requests_kept, ClusterFaultMenu.KILL, 5, settings=COUNTING, hostile=True
+    ),
+    Planted("unread responses are not counted", _unsent_not_counted, ClusterFaultMenu.KILL, 5, hostile=True),
+    Planted("what a refused payload reserved is kept", _inflation_kept, ClusterFaultMenu.KILL, 5, hostile=True),
 ]

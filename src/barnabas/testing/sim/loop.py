@@ -6,7 +6,8 @@ everything that asyncio leaves open: which of several processes runs first, how 
 moment within that time the job takes effect. The loop cannot wait for, open or connect to anything real.
 
 A callback that counts more work than one step may (`core/work`) ends the run with a LivenessError: with real time the
-callback would delay all other requests of its node.
+callback would delay all other requests of its node. Work takes no simulated time, except that of a process whose
+`takes_time` is set: after a step that has counted work, its other callbacks wait for the time of that work.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _STEPS_AT_ONE_INSTANT: Final = 200_000
 """The number of callbacks at one moment of virtual time after which the code counts as an endless loop."""
 _CANCELLED_TIMERS_KEPT: Final = 200
 _RUNNING: Final = ProcessState.RUNNING
+_NOBODY: Final = Context()
+"""The context of callbacks that run whether or not the processes run."""
 
 
 def _held(handle: SimHandle, units: int) -> str:
@@ -145,7 +148,8 @@ class SimLoop(BaseEventLoop):
             raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks ran without any progress of time: an endless loop.")
         after = self.after_step
         for owner, handles in self._groups(count):
-            if owner is None or owner.state is _RUNNING:
+            if owner is None or (owner.state is _RUNNING and not owner.busy):
+                units = 0
                 for handle in handles:
                     if not handle._cancelled:
                         STEP.units = 0
@@ -155,9 +159,13 @@ class SimLoop(BaseEventLoop):
                             handle.on_error(error)
                         if STEP.units > STEP_UNITS_MAX:
                             raise LivenessError(_held(handle, STEP.units))
+                        units += STEP.units
+                if units and owner is not None and owner.takes_time:
+                    owner.busy = True
+                    self.call_at(self._now + units * UNIT_S, self._work_done, owner, context=_NOBODY)
                 if after is not None:
                     after(owner)
-            elif owner.state is ProcessState.PAUSED:
+            elif owner.state is not ProcessState.DEAD:
                 owner.held.extend(handle for handle in handles if not handle._cancelled)
         if self.hung:  # also if the callback caught the interruption
             raise LivenessError(f"A callback did not end:\n{self.hung}")
@@ -210,8 +218,13 @@ class SimLoop(BaseEventLoop):
         self._rng.shuffle(groups)
         return groups
 
+    def _work_done(self, process: Process) -> None:
+        process.busy = False
+        if process.state is _RUNNING:
+            self.release(process)
+
     def release(self, process: Process) -> None:
-        """Schedules the callbacks that became ready while the process was paused."""
+        """Schedules the callbacks that became ready while the process was paused or busy."""
         held, process.held = process.held, []
         self._ready.extend(held)
 

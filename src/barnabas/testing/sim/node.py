@@ -54,6 +54,8 @@ class SimNode:
         """The users that a new cluster has from its start, as `--add-scram` takes them."""
         self.objects: ObjectStore | None = None
         """The object store of the cluster, if topics may be in tiered storage."""
+        self.takes_time = False
+        """Whether the work that the node counts takes simulated time."""
         self.serves_clients = True
         """Whether the node is a broker."""
         self.process: Process | None = None
@@ -96,6 +98,7 @@ class SimNode:
         self.excused = self.disk.fail_syncs is not never
         world.network.host_up(self.name)
         process = self.process = Process(f"{self.name}.{self._starts}", self.name, self._job_time)
+        process.takes_time = self.takes_time
         world.processes.append(process)
         world.trace.event(self.name, f"starts (run {self._starts})")
         try:

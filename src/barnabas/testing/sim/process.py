@@ -44,7 +44,11 @@ class Process:
         self.executor_delay = executor_delay
         """Returns the seconds that the next executor job takes on this host."""
         self.held: list[SimHandle] = []
-        """The callbacks that became ready while the process was paused, in order."""
+        """The callbacks that became ready while the process was paused or busy, in order."""
+        self.takes_time = False
+        """Whether the work that the process counts (`core/work`) takes simulated time."""
+        self.busy = False
+        """Whether the time of the last step's work is not over yet."""
         self.tasks: dict[SimTask[Any], None] = {}
         self.transports: dict[SimTransport, None] = {}
         self.context = Context()

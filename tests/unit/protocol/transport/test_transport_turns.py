@@ -44,9 +44,16 @@ class FakeTransport:
     def is_closing(self) -> bool:
         return False
 
+    def __init__(self) -> None:
+        self.is_reading = True
+
     def set_write_buffer_limits(self, high: int) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
     def close(self) -> None: ...
 
 
@@ -134,6 +141,22 @@ async def test_a_connection_that_waits_for_its_turn_keeps_the_order_of_its_reque
     await asyncio.sleep(0)
     first, last = number(connections[0]), number(connections[-1])
     assert handler.connections[OF_TURN:] == [last, last, first]
+    listener.stop()
+
+
+async def test_a_connection_that_waits_for_its_turn_is_not_read_for_ever() -> None:
+    """Its requests are counted in the limits of the connection and of the node."""
+    handler = Started()
+    listener, connections = await connected(handler, *("127.0.0.1",) * 3)
+    transports = [cast("FakeTransport", connection._transport) for connection in connections]
+    for connection in connections:
+        connection.data_received(FRAME * OF_TURN)
+    assert listener.budget.requests == 3 * OF_TURN - len(handler.connections)
+    assert [transport.is_reading for transport in transports] == [False] * 3
+    while len(handler.connections) < 3 * OF_TURN:
+        await asyncio.sleep(0)
+    assert listener.budget.requests == 0
+    assert [transport.is_reading for transport in transports] == [True] * 3
     listener.stop()
 
 

@@ -20,9 +20,11 @@ from typing import Final
 
 from barnabas.client.admin.quotas import quota_entity
 from barnabas.testing.sim import invariants
+from barnabas.testing.sim.cluster import hostile_clients
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.disk_faults import power_cut
 from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFaultMenu, FaultContext
+from barnabas.testing.sim.cluster.hostile_clients import HostileClients, RequestCosts, Siege
 from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
 from barnabas.testing.sim.cluster.tiered_faults import TIERED_NODES, TIERED_TOPICS, change_faults
@@ -45,6 +47,8 @@ SASL_SHARE: Final = 0.1
 """The share of the seeds whose nodes and clients log in."""
 QUOTAS_DRAWN: Final = 0.3
 """The share of storms with quotas."""
+HOSTILE_SHARE: Final = 0.3
+"""The share of storms with hostile clients, unless clients log in."""
 DELAYS_END_S: Final = 120.0
 """Simulated seconds after which no client is delayed any more by quotas that were removed."""
 ALL_CLIENTS: Final = quota_entity({"client-id": None})
@@ -71,17 +75,19 @@ def storm(
     world: World | None = None,
     sasl: bool | None = None,
     quotas: bool | None = None,
+    hostile: bool | None = None,
     tiered: bool = False,
 ) -> ScenarioResult:
     """Runs the cluster scenario of `seed` and returns its parameters and counts. With `menu`, the faults are from that
     menu; otherwise the seed chooses a menu. `settings` are broker settings in addition to those of the scenario. With
-    `sasl`, nodes and clients log in, and with `quotas`, clients are delayed by quotas; None leaves it to the seed, if
-    the seed also chooses the menu. With `tiered`, the topics are in tiered storage, in an object store with faults.
+    `sasl`, nodes and clients log in, with `quotas`, clients are delayed by quotas, and with `hostile`, some clients are
+    hostile; None leaves it to the seed, if the seed also chooses the menu. With `tiered`, the topics are in tiered
+    storage, in an object store with faults.
 
     Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the trace in its notes.
     """
     world = world or World(seed)
-    return play(world, Storm(world, seconds, menu, settings, sasl=sasl, quotas=quotas, tiered=tiered))
+    return play(world, Storm(world, seconds, menu, settings, sasl=sasl, quotas=quotas, hostile=hostile, tiered=tiered))
 
 
 class Storm:
@@ -96,9 +102,10 @@ class Storm:
         *,
         sasl: bool | None = None,
         quotas: bool | None = None,
+        hostile: bool | None = None,
         tiered: bool = False,
     ) -> None:
-        """`quotas` are drawn from the seed if they are None, and then only without a `menu`."""
+        """`quotas` and `hostile` are drawn from the seed if they are None, and then only without a `menu`."""
         rng = world.random_stream("scenario")
         self.world = world
         self.seconds = seconds
@@ -127,9 +134,15 @@ class Storm:
         self.objects = SimObjectStore(world.random_stream("objects")) if tiered else None
         if tiered:
             config |= TIERED_NODES
+        hostility = world.random_stream("hostile")
+        is_hostile = menu is None and hostility.random() < HOSTILE_SHARE
+        is_hostile = (is_hostile if hostile is None else hostile) and not self.layout.sasl
+        if is_hostile:
+            config |= hostile_clients.SETTINGS | hostility.choice([{}, hostile_clients.COUNTING])
         self.cluster = SimCluster(world, self.layout, config | dict(settings))
         for node in self.cluster.hosts.values():
             node.objects = self.objects
+            node.takes_time = is_hostile
         slow = (
             self.menu is not ClusterFaultMenu.KILL and rng.random() < 0.6
         )  # slow fsync, so that many writes are unsynced at any time
@@ -144,6 +157,10 @@ class Storm:
             processors=world.random_stream("processors").choice([0, 2, 3]),
         )
         self.workload = Workload(world, mix, partitions=rng.randint(1, 2), racks=racks)
+        self.costs = RequestCosts() if is_hostile else None
+        """The work for each client, if clients are hostile."""
+        self.answers: list[float] = []
+        """The seconds after which neighbours of hostile clients were answered."""
         self.fault_context = FaultContext(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.fault_context)
         limits = world.random_stream("quotas")
@@ -182,7 +199,7 @@ class Storm:
         world.trace.event(
             "scenario", f"{self.menu.value}, {self.layout}, {workload.mix}, {dict(self.topic_config)}, {self.quotas}"
         )
-        self.watch = ClusterWatch(self.cluster, workload)
+        self.watch = ClusterWatch(self.cluster, workload, self.costs)
         await self.cluster.start()
         async with world.admin() as admin:
             for topic in TOPICS:
@@ -197,6 +214,10 @@ class Storm:
             await self._strike(self.seconds / self.episodes)
             await self.nemesis.rest(RECOVERY_S)
             world.check_crashes()
+            if self.costs is not None:
+                siege = Siege(self.cluster, self.costs)
+                await siege.hold()
+                self.answers += siege.answers
             if self.menu in LOSSY:  # only replication can restore the lost data
                 await power_cut(self.fault_context)
                 await self.nemesis.rest(RECOVERY_S)
@@ -217,6 +238,8 @@ class Storm:
             if self.objects is not None:
                 faults = self.world.random_stream("object faults")
                 group.create_task(change_faults(self.objects, faults, seconds))
+            if self.costs is not None:
+                group.create_task(HostileClients(self.cluster, self.workload.partitions).attack(seconds))
             await self.nemesis.strike(seconds)
 
     async def _end_quotas(self) -> None:

@@ -7,8 +7,8 @@ created the part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
@@ -26,6 +26,30 @@ if TYPE_CHECKING:
     from barnabas.server.replication.rules.leader import LeaderState
     from barnabas.server.storage.log import Log
     from barnabas.testing.sim.node import SimNode
+
+
+class KeptBytes(NamedTuple):
+    """What a broker keeps for its clients."""
+
+    requests: int
+    """Complete requests that wait."""
+    request_bytes: int
+    """The bytes of requests: those that wait, that are handled, and that have arrived in part; 0 without
+    queued.max.request.bytes."""
+    unsent_bytes: int
+    """The bytes of responses that clients have not received."""
+
+
+class KeptMemory(NamedTuple):
+    """What a broker keeps for its clients, as its totals say and as its connections do, and the largest parts."""
+
+    counted: KeptBytes
+    found: KeptBytes
+    connections: int
+    most_request_bytes: int
+    request_bytes_max: int
+    most_unsent_bytes: int
+    unsent_bytes_max: int
 
 
 def image_of(host: SimNode) -> ClusterImage | None:
@@ -153,6 +177,43 @@ def mirror_states_of(host: SimNode) -> Iterator[tuple[MirrorId, MirrorStored]]:
 def listener_of(protocol: Any) -> Any:
     """The listener that has accepted a connection, by the protocol object of the connection."""
     return protocol._owner
+
+
+def kept_memory_of(host: SimNode, connections: Sequence[Any]) -> KeptMemory | None:
+    """What a running broker keeps for its clients; `connections` are those that were accepted."""
+    node: Any = host.node
+    broker = None if node is None else node.broker
+    if broker is None:
+        return None
+    budget = broker._budget
+    mine = [connection for connection in connections if connection._owner.budget is budget]
+    waiting = [connection._waiting_bytes for connection in mine]
+    unsent = [
+        connection._transport.get_write_buffer_size() + connection._outgoing_bytes
+        for connection in mine
+        if not connection.closing
+    ]
+    held = [connection._in_flight_bytes + connection._frames.reserved_bytes for connection in mine]
+    found = KeptBytes(
+        sum(len(connection._waiting) for connection in mine),
+        sum(waiting) + sum(held) if budget.counts_bytes else 0,
+        sum(unsent),
+    )
+    limits = [connection._owner.limits for connection in mine]
+    return KeptMemory(
+        KeptBytes(budget.requests, budget.bytes if budget.counts_bytes else 0, budget.unsent),
+        found,
+        len(mine),
+        max(waiting, default=0),
+        max((one.socket_request_max_bytes for one in limits), default=0),
+        max(unsent, default=0),
+        max((one.write_buffer_bytes for one in limits), default=0),
+    )
+
+
+def is_over(connection: Any) -> bool:
+    """Whether an accepted connection has ended and keeps nothing, as far as it knows."""
+    return connection.closing and connection._counted == (0, 0) and not connection._in_flight_bytes
 
 
 def metadata_log_of(host: SimNode) -> Log | None:

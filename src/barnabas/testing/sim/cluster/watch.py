@@ -2,16 +2,17 @@
 many times a second.
 
 The rules are in `raft_rules`, `replica_rules`, `group_rules`, `coordinator_rules`, `fencing_rules`, and, for clusters
-with SASL, `session_rules`. Each rule is a class whose docstring states it.
+with SASL, `session_rules`; where clients are hostile, `memory_rules`. Each rule is a class whose docstring states it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.testing.sim.cluster.coordinator_rules import COORDINATOR_RULES, AcknowledgedOffsetIsCommitted
 from barnabas.testing.sim.cluster.fencing_rules import FENCING_RULES
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
+from barnabas.testing.sim.cluster.memory_rules import MEMORY_RULES, MemoryRule
 from barnabas.testing.sim.cluster.observation import ClusterObservation
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.wire.server_conn import ReceivedRequest
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.cluster.hostile_clients import RequestCosts
     from barnabas.testing.sim.node import SimNode
     from barnabas.testing.sim.process import Process
     from barnabas.testing.sim.workload import Workload
@@ -37,7 +39,8 @@ _AFTER_COMMIT_S: Final = 0.001
 class ClusterWatch:
     """Checks the rules from the start to the end of the run. A violation raises CorrectnessError out of the loop."""
 
-    def __init__(self, cluster: SimCluster, workload: Workload) -> None:
+    def __init__(self, cluster: SimCluster, workload: Workload, costs: RequestCosts | None = None) -> None:
+        """`costs` are given if clients are hostile."""
         self._cluster = cluster
         self._raft = [rule(cluster) for rule in RAFT_RULES]
         self._rest: list[Rule] = [
@@ -50,8 +53,11 @@ class ClusterWatch:
                 workload.on_committed = rule.on_committed
         self._sessions = [rule(cluster) for rule in SESSION_RULES] if cluster.layout.sasl else []
         self._rest += self._sessions
-        if self._sessions:
-            cluster.world.network.on_accepted = lambda host, protocol: witness(host, protocol, self._on_request)
+        self._costs = costs
+        if costs is not None:
+            self._rest += [rule(cluster) for rule in MEMORY_RULES]
+        if self._sessions or costs is not None:
+            cluster.world.network.on_accepted = self._on_accepted
         self._loop = cluster.world.loop
         self._hosts = cluster.hosts
         self._states: dict[Process, tuple[object, ...]] = {}
@@ -67,7 +73,15 @@ class ClusterWatch:
         if self._loop.time() >= self._next_check:
             self.check()
 
+    def _on_accepted(self, host: str, connection: Any) -> None:
+        witness(host, connection, self._on_request)
+        for rule in self._rest:
+            if isinstance(rule, MemoryRule):
+                rule.on_accepted(host, connection)
+
     def _on_request(self, host: str, request: ReceivedRequest, peer: Peer) -> None:
+        if self._costs is not None:
+            self._costs.on_request(host, request, peer)
         for rule in self._sessions:
             rule.on_request(host, request, peer)
 
