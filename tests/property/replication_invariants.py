@@ -53,8 +53,10 @@ class Oracle:
             else:
                 self.committed.append(record)
 
-    def on_follower(self, broker: ModelBroker, after: int) -> None:
-        if after < broker.high_watermark:
+    def on_follower(self, broker: ModelBroker, after: int, *, begins_again: bool) -> None:
+        """A follower's high watermark never falls, unless its log begins again: only an empty log whose replica cannot
+        be elected may do so below the offset at which it was."""
+        if after < broker.high_watermark and not begins_again:
             raise Violation(f"MonotonicHighWatermark: {broker.id} goes from {broker.high_watermark} back to {after}")
 
     def on_read(self, broker: ModelBroker, rng: random.Random) -> None:

@@ -321,7 +321,8 @@ class World:
             self._advance(broker)
 
     def _follow(self, broker: ModelBroker, state: PartitionImage) -> None:
-        broker.follower = follower.follow(broker.follower, state.leader, state.leader_epoch)
+        electable = broker.id in (*state.isr, *state.elr)
+        broker.follower = follower.follow(broker.follower, state.leader, state.leader_epoch, electable=electable)
 
     # -- a leader ----------------------------------------------------------------------------------------------------
 
@@ -514,7 +515,8 @@ class World:
                 bounds = follower.after_truncation(log, broker.high_watermark)
         log.advance_start(bounds.log_start_offset)
         broker.flushed = min(broker.flushed, log.log_end_offset)
-        self.oracle.on_follower(broker, bounds.high_watermark)
+        begins_again = isinstance(step, follower.RestartLog) and not state.electable
+        self.oracle.on_follower(broker, bounds.high_watermark, begins_again=begins_again)
         broker.high_watermark = bounds.high_watermark
 
     # -- who breaks it -----------------------------------------------------------------------------------------------

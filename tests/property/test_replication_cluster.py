@@ -12,7 +12,7 @@ RARE = 20
 """Bugs that take more seeds than this to show are looked for in the long run."""
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 1184])  # 1184: the empty log of an eligible leader replica began again
 def test_the_invariants_hold(seed: int) -> None:
     world = World(seed)
     world.run()

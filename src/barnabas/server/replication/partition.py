@@ -129,11 +129,11 @@ class Partition(LocalReplica, LogListener):
         if log is None:
             return False
         if image.leader != self.context.node_id:
-            in_sync = self.context.node_id in image.isr
+            electable = self.context.node_id in (*image.isr, *image.elr)
             if isinstance(role, FollowerRole):
-                role.state = follow(role.state, image.leader, image.leader_epoch, in_sync=in_sync)
+                role.state = follow(role.state, image.leader, image.leader_epoch, electable=electable)
             else:
-                state = follow(None, image.leader, image.leader_epoch, in_sync=in_sync)
+                state = follow(None, image.leader, image.leader_epoch, electable=electable)
                 role = FollowerRole(self, state, self._on_fetchable)
             if moved:
                 self._leave_role(role, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -85,8 +85,8 @@ def test_an_empty_log_begins_again_where_the_leader_has_older_records() -> None:
     assert on_answer(STATE, asked, none, EmptyLog()) == (STATE, AppendFetched(5))
     assert on_answer(STATE, asked, replace(none, log_start_offset=-1), EmptyLog()) == (STATE, AppendFetched(5))
     assert not loses_committed(RestartLog(0), 300)
-    in_sync = follow(STATE, 2, 5, in_sync=True)
-    assert on_answer(in_sync, asked, hole, EmptyLog()) == (in_sync, AppendFetched(5)), "it may have to lead"
+    electable = follow(STATE, 2, 5, electable=True)
+    assert on_answer(electable, asked, hole, EmptyLog()) == (electable, AppendFetched(5)), "it may have to lead"
 
 
 def test_response_to_an_outdated_request_is_discarded() -> None:

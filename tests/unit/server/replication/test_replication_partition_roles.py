@@ -68,9 +68,9 @@ class World:
         )
         self.partition = Partition(NAME, UUID(int=7), self.log, self.context, self.listener, 0)
 
-    def apply(self, leader: int, leader_epoch: int, isr: tuple[int, ...] = (1,)) -> bool:
+    def apply(self, leader: int, leader_epoch: int, isr: tuple[int, ...] = (1,), elr: tuple[int, ...] = ()) -> bool:
         image = PartitionImage(
-            replicas=(1, 2), isr=isr, leader=leader, leader_epoch=leader_epoch, partition_epoch=leader_epoch
+            replicas=(1, 2), isr=isr, elr=elr, leader=leader, leader_epoch=leader_epoch, partition_epoch=leader_epoch
         )
         return self.partition.apply_image(image)
 
@@ -97,6 +97,17 @@ def test_images_change_the_role_and_notify_the_listener() -> None:
     assert not world.apply(leader=1, leader_epoch=1), "an older image is ignored"
     assert world.apply(leader=1, leader_epoch=3)
     assert world.listener.roles == [LeaderRole, FollowerRole, LeaderRole]
+
+
+@pytest.mark.parametrize(("isr", "elr", "electable"), [((2,), (), False), ((1, 2), (), True), ((2,), (1,), True)])
+def test_follower_may_be_elected_from_the_isr_and_the_eligible_leader_replicas(
+    isr: tuple[int, ...], elr: tuple[int, ...], electable: bool
+) -> None:
+    world = World()
+    world.apply(leader=2, leader_epoch=2, isr=isr, elr=elr)
+    role = world.partition.role
+    assert isinstance(role, FollowerRole)
+    assert role.state.electable is electable
 
 
 def test_leader_appends_and_proposes_a_caught_up_follower() -> None:

@@ -90,8 +90,8 @@ class FollowerState(Struct, frozen=True):
     leader_id: int
     leader_epoch: int
     stage: FollowerStage
-    in_sync: bool = False
-    """Whether the newest image has this replica in the ISR."""
+    electable: bool = False
+    """Whether the newest image has this replica in the ISR or among the eligible leader replicas (KIP-966)."""
     retry_at_ms: int = 0
     failures: int = 0
 
@@ -168,15 +168,15 @@ class ReplicaBounds(Struct, frozen=True):
 # -- roles and requests ------------------------------------------------------------------------------------------------
 
 
-def follow(state: FollowerState | None, leader_id: int, leader_epoch: int, *, in_sync: bool = False) -> FollowerState:
+def follow(state: FollowerState | None, leader_id: int, leader_epoch: int, *, electable: bool = False) -> FollowerState:
     """The state after an image with this leader. An image with the same leader and leader epoch changes only
-    `in_sync`."""
+    `electable`."""
     if state is not None and leader_epoch < state.leader_epoch:
         return state
     if state is not None and (leader_id, leader_epoch) == (state.leader_id, state.leader_epoch):
-        return state if state.in_sync == in_sync else replace(state, in_sync=in_sync)
+        return state if state.electable == electable else replace(state, electable=electable)
     stage = FollowerStage.FETCHING if leader_id != NO_LEADER else FollowerStage.NO_LEADER
-    return FollowerState(leader_id, leader_epoch, stage, in_sync)
+    return FollowerState(leader_id, leader_epoch, stage, electable)
 
 
 def next_request(
@@ -217,11 +217,11 @@ def _leaves_a_hole(state: FollowerState, answer: FetchAnswer, log: ReplicaLog) -
     """Whether an append to an empty log would leave out records that the leader has below.
 
     Nothing shows that such a log has had these records: retention may have deleted them here first, but the log may
-    also be left over from an earlier topic of this name. A replica in the ISR keeps its log end, because it may have to
-    lead.
+    also be left over from an earlier topic of this name. A replica that may be elected keeps its log end: if its log
+    began again, it would as a leader write other records at committed offsets.
     """
     is_empty = log.log_start_offset == log.log_end_offset
-    return is_empty and not state.in_sync and 0 <= answer.log_start_offset < log.log_start_offset
+    return is_empty and not state.electable and 0 <= answer.log_start_offset < log.log_start_offset
 
 
 def _truncate(state: FollowerState, offset: int, log: ReplicaLog) -> tuple[FollowerState, Step]:
