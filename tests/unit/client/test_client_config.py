@@ -13,6 +13,7 @@ from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import SaslConfig, SecurityConfig
+from tests.logs import messages
 
 SERVERS = {"bootstrap.servers": "a:1"}
 
@@ -49,7 +50,7 @@ def test_configs_of_other_clients_are_accepted_and_logged_once(caplog: pytest.Lo
     }
     for _ in range(2):
         resolve_config(PRODUCER_CONFIGS, shared, {})
-    assert [record.getMessage() for record in caplog.records] == [
+    assert messages(caplog, "barnabas.client") == [
         "these configs of other Kafka clients have no effect here:"
         " schema.registry.url, statistics.interval.ms, value.serializer"
     ]

@@ -15,6 +15,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages import metadata
+from tests.logs import logged, messages
 from tests.unit.client.fake_cluster import FakeCluster
 
 NO_TOPIC = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic 'x'. Create it.")
@@ -24,9 +25,12 @@ def test_a_problem_is_logged_once_and_then_seldom(caplog: pytest.LogCaptureFixtu
     problems = Problems()
     for tick in range(36_000):  # an hour, an attempt every 100 ms
         problems.note("topic 'x'", NO_TOPIC, tick / 10)
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 11
-    assert caplog.messages[0] == "topic 'x': There is no topic 'x'. Create it. The client keeps trying."
-    assert "For 10 s now." in caplog.messages[1]
+    assert [record.levelno for record in logged(caplog, "barnabas.client")] == [logging.WARNING] * 11
+    assert (
+        messages(caplog, "barnabas.client")[0]
+        == "topic 'x': There is no topic 'x'. Create it. The client keeps trying."
+    )
+    assert "For 10 s now." in messages(caplog, "barnabas.client")[1]
 
 
 def test_a_short_problem_is_not_logged_and_the_end_of_a_logged_one_is(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,12 +39,12 @@ def test_a_short_problem_is_not_logged_and_the_end_of_a_logged_one_is(caplog: py
     problems.note("a", NO_TOPIC, 0.0)
     problems.note("a", NO_TOPIC, GRACE_S - 0.1)
     problems.solved("a")
-    assert not caplog.messages
+    assert not messages(caplog, "barnabas.client")
     problems.note("a", NO_TOPIC, 1.0)
     problems.note("a", NO_TOPIC, 1.0 + GRACE_S)
     assert problems.current is NO_TOPIC
     problems.solved("a")
-    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO]
+    assert [record.levelno for record in logged(caplog, "barnabas.client")] == [logging.WARNING, logging.INFO]
     assert problems.current is None
     assert problems.hint() == ""
 
@@ -49,7 +53,7 @@ async def until_warned(consumer: AsyncConsumer, caplog: pytest.LogCaptureFixture
     """Poll until the consumer has logged a warning, and return it."""
     while True:
         assert await consumer.poll(50) == []
-        for record in caplog.records:
+        for record in logged(caplog, "barnabas.client"):
             if record.levelno == logging.WARNING:
                 return record.getMessage()
 
@@ -84,7 +88,10 @@ async def test_a_consumer_of_a_missing_topic_warns_and_raises_on_request(
     else:
         consumer.subscribe(["nowhere"])
     async with asyncio.timeout(20):
-        while not any("There is no topic 'nowhere'. Create it, or check the spelling." in m for m in caplog.messages):
+        while not any(
+            "There is no topic 'nowhere'. Create it, or check the spelling." in m
+            for m in messages(caplog, "barnabas.client")
+        ):
             assert await consumer.poll(50) == []
     with pytest.raises(KafkaError):
         await consumer.poll(50, raise_problems=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.logs import messages
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
@@ -243,7 +244,7 @@ def test_options_of_spark_and_of_other_clients_are_accepted() -> None:
 
 def test_an_option_of_another_kind_of_query_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     parse(QueryMode.BATCH, maxOffsetsPerTrigger="7")
-    assert [r.getMessage() for r in caplog.records] == [
+    assert messages(caplog, "barnabas.spark") == [
         "the option maxOffsetsPerTrigger has no effect here: it is for stream"
     ]
 

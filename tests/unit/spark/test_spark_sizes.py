@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
+from tests.logs import messages
 
 from barnabas.client.fetch_sizes import ASSUMED_BYTES_PER_OFFSET
 from barnabas.client.partition_reader import OffsetRange
@@ -60,7 +61,7 @@ def test_sizes_that_may_not_be_read_are_sampled_with_one_warning(
     for _ in range(3):
         assert client.bytes_per_offset(log) == {A0: 2_000.0, A1: ASSUMED_BYTES_PER_OFFSET}
     assert client.fetched == [A0, A1]
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (warning,) = messages(caplog, "barnabas.spark")
     assert "Not authorized for the cluster" in warning
     assert "maxBytesPerTrigger" in warning
 

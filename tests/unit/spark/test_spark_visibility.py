@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 
 import pytest
+from tests.logs import logged
 
 from barnabas.client.values import HandedOverTransaction
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -152,9 +153,9 @@ def test_the_wait_ends_with_a_warning_and_is_not_repeated_for_the_same_transacti
         "orders-0 from offset 20 by the transaction of producer id 4000 (transactional id somebody-else)" in caplog.text
     )
     assert "open for 90 s" in caplog.text
-    warnings = len(caplog.records)
+    warnings = logged(caplog, "barnabas.spark")
     assert not cluster.show(commits, timeout_ms=1_000_000), "a second wait would never end"
-    assert len(caplog.records) == warnings
+    assert logged(caplog, "barnabas.spark") == warnings
     cluster.open_since.clear()
     assert cluster.show(commits)
 

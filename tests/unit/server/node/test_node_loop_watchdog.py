@@ -11,6 +11,7 @@ import pytest
 from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.loop_watch import LoopWatch
 from barnabas.server.node.loop_watchdog import LoopWatchdog
+from tests.logs import logged
 from tests.progress import until
 
 
@@ -37,6 +38,6 @@ def test_the_function_that_held_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
     with caplog.at_level("WARNING", logger="barnabas.loop"):
         asyncio.run(run())
-    lines: list[dict[str, str]] = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
+    lines: list[dict[str, str]] = [record.fields for record in logged(caplog, "barnabas.loop")]  # type: ignore[attr-defined]
     by = [line["by"] for line in lines if "hold_the_loop (test_node_loop_watchdog.py:" in line["where"]]
     assert set(by) == {"OTHER"}  # brokers of other tests in this process may have written lines, too

@@ -21,6 +21,7 @@ from barnabas.server.storage.errors import (
 )
 from barnabas.server.storage.fs import Access, FileSystem, OsFileSystem
 from tests.configs import log_config
+from tests.logs import logged
 from tests.unit.server.storage.logs import batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
@@ -182,7 +183,7 @@ class TestLifeCycle:
             disk.open(path, Access.REPLACE).close()
         second = open_dir(disk)
         assert second.open_log(second.scan()[0], CONFIG, now_ms=0).log_end_offset == 0
-        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+        assert [one for one in logged(caplog, "barnabas.server.storage") if one.levelno >= logging.WARNING] == []
 
 
 class TestDeletion:

@@ -40,6 +40,7 @@ from barnabas.protocol.wire.messages.offset_commit import (
 from barnabas.protocol.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.server.broker.handlers.controller.envelope import write_principal
+from tests.logs import messages
 from tests.unit.server.broker.authorization.cluster import Cluster, error_codes
 from tests.unit.server.broker.authorization.requests import GROUP, OTHER, TOPIC, TRANSACTION, batch
 
@@ -397,19 +398,14 @@ def test_a_request_without_rights_is_refused_before_it_is_decoded(cluster: Clust
     assert found.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Without the loop's watchdog, which may warn on a busy machine."""
-    return [record.getMessage() for record in caplog.records if record.name == AUDIT_LOGGER]
-
-
 def test_probing_checks_are_not_written_to_the_audit_log(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.allow()
     with caplog.at_level(logging.INFO, AUDIT_LOGGER):
         metadata(cluster, None)
         cluster.send(ListGroupsRequest(), 4)
-        assert audited(caplog) == []
+        assert messages(caplog, AUDIT_LOGGER) == []
         metadata(cluster, TOPIC)
-    assert audited(caplog) == [
+    assert messages(caplog, AUDIT_LOGGER) == [
         "Principal = User:ANONYMOUS is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = "
         f"Topic:LITERAL:{TOPIC} for request = Metadata with resourceRefCount = 1 based on rule DefaultDeny"
     ]

@@ -47,6 +47,7 @@ from barnabas.server.broker.authorization.standard import StandardAuthorizer
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.metadata.image.cluster import AclImage, ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+from tests.logs import logged, messages
 from tests.steps import longest_step
 from tests.unit.server.broker.authorization.requests import batch
 
@@ -172,12 +173,7 @@ def test_allowed_requests_are_audited_each_time(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.DEBUG, AUDIT_LOGGER)
     assert served.produce("orders")
     assert served.produce("orders")
-    assert [entry.levelno for entry in audited(caplog)] == [logging.DEBUG] * 2
-
-
-def audited(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """The entries of the audit log, without warnings of a busy machine."""
-    return [entry for entry in caplog.records if entry.name == AUDIT_LOGGER]
+    assert [entry.levelno for entry in logged(caplog, AUDIT_LOGGER)] == [logging.DEBUG] * 2
 
 
 def test_a_request_with_very_many_denials_does_not_flood_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,10 +182,10 @@ def test_a_request_with_very_many_denials_does_not_flood_the_audit_log(caplog: p
     for _ in range(2):  # the limit is that of one request
         caplog.clear()
         assert not served.produce(*(f"orders-{number}" for number in range(DENIALS_LOGGED + 500)))
-        messages = [entry.getMessage() for entry in audited(caplog)]
-        denied = [message for message in messages if " is Denied " in message]
+        found = messages(caplog, AUDIT_LOGGER)
+        denied = [message for message in found if " is Denied " in message]
         assert len(denied) == DENIALS_LOGGED
-        assert [message for message in messages if message not in denied] == [
+        assert [message for message in found if message not in denied] == [
             "Principal = User:alice from host = 10.0.0.1: the request = Produce has 1000 denied operations; further "
             "ones of this request are not logged."
         ]
@@ -201,7 +197,7 @@ def test_denied_requests_are_audited_each_time(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.INFO, AUDIT_LOGGER)
     assert not served.produce("orders")
     assert not served.produce("orders")
-    assert [entry.levelno for entry in audited(caplog)] == [logging.INFO] * 2
+    assert [entry.levelno for entry in logged(caplog, AUDIT_LOGGER)] == [logging.INFO] * 2
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

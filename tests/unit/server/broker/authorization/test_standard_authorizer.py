@@ -25,6 +25,7 @@ from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from barnabas.server.metadata.snapshot import image_records
+from tests.logs import logged
 
 ALICE = AuthorizedClient(KafkaPrincipal("User", "alice"), "10.0.0.1", "Fetch")
 READ = Action(AclOperation.READ, AclResourceType.TOPIC, "orders", 2)
@@ -134,7 +135,7 @@ def test_the_audit_log_is_in_the_words_of_kafka(caplog: pytest.LogCaptureFixture
     group = Action(AclOperation.READ, AclResourceType.TRANSACTIONAL_ID, "tx", log_if_denied=False)
     cluster.authorizer.authorize(ALICE, group)
     start = "Principal = User:alice is "
-    assert caplog.record_tuples == [
+    assert [(entry.name, entry.levelno, entry.getMessage()) for entry in logged(caplog, AUDIT_LOGGER)] == [
         (
             AUDIT_LOGGER,
             logging.INFO,

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import structs
+from tests.logs import messages
 
 from barnabas.spark.connectors.capture.options import parse_capture_options
 from barnabas.spark.connectors.mysql import source as source_module
@@ -59,4 +60,4 @@ def test_an_end_inside_a_transaction_is_one_of_another_history(source: MysqlSour
 def test_a_start_that_checks_two_positions_warns_once(source: MysqlSource, caplog: pytest.LogCaptureFixture) -> None:
     for position in (BEGIN, END):
         source.check(msgspec.to_builtins(position), begun=False)
-    assert [record.getMessage() for record in caplog.records] == ["a setting may change"]
+    assert messages(caplog, "barnabas.spark") == ["a setting may change"]

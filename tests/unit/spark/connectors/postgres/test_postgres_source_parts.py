@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.logs import messages
 from tests.pgoutput import UNCHANGED, delete, encode, insert, update
 
 from barnabas.spark.connectors.capture.options import CaptureOptions, parse_capture_options
@@ -316,9 +317,10 @@ def test_a_look_up_waits_for_the_lock_and_says_so(caplog: pytest.LogCaptureFixtu
     session.fails = [LockedError("no lock")] * 2
     assert look_up(session, 1) == {(0,): ("note 0",)}
     assert session.log == [*["begin", LOCK_TIMEOUT, LOCK, "end"] * 2, *CHUNK]
-    assert [record.message for record in caplog.records] == [
-        "no lock. The query has waited for 0 s, and goes on when that session ends"
-    ] * 2
+    assert (
+        messages(caplog, "barnabas.spark")
+        == ["no lock. The query has waited for 0 s, and goes on when that session ends"] * 2
+    )
 
 
 def test_a_look_up_in_a_table_that_is_gone_finds_nothing() -> None:
@@ -331,5 +333,5 @@ def test_a_look_up_of_a_column_that_is_gone_says_so_once(caplog: pytest.LogCaptu
     session = FakeSession()
     session.columns = [("id", 20)]
     assert look_up(session, 450) == {}
-    (record,) = caplog.records
-    assert record.message.startswith("public.orders has no column note any more as the changes have it")
+    (message,) = messages(caplog, "barnabas.spark")
+    assert message.startswith("public.orders has no column note any more as the changes have it")
