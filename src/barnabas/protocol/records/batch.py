@@ -267,7 +267,8 @@ def _check_record_sizes(payload: bytes, record_count: int, max_decompressed_mess
         except IndexError:
             return
         if length > max_decompressed_message_bytes:
-            raise RecordSizeError(length, max_decompressed_message_bytes)
+            limit = f"max.decompressed.message.bytes={max_decompressed_message_bytes}"
+            raise RecordSizeError(f"a compressed record inflates to {length} bytes, more than {limit}")
         if length < 0:
             return
         at += length

@@ -30,10 +30,8 @@ class DecompressionLimitError(CorruptBatchError):
 class RecordSizeError(CorruptBatchError):
     """A record of a compressed batch is larger than max.decompressed.message.bytes."""
 
-    def __init__(self, size: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"a compressed record inflates to {size} bytes, more than max.decompressed.message.bytes={limit_bytes}"
-        )
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
         self.code = ErrorCode.INVALID_RECORD
 
 
