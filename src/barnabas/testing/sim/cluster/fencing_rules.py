@@ -31,8 +31,9 @@ class RunningBrokerIsNotFenced(Rule):
         self._heartbeats: dict[int, tuple[int, int]] = {}
         """The epoch of each broker, and the time of its last heartbeat that the active controller has received, or, if
         there is none, the time at which this controller became active."""
-        self._late_heartbeats: dict[int, int] = {}
-        """The time of each broker's last heartbeat that arrived after the broker's session was over."""
+        self._late: dict[int, None] = {}
+        """The brokers that have sent a heartbeat after their session was over, while the controller has uncommitted
+        records: one of them may fence the broker, however many heartbeats arrive before it is committed."""
         self._active: dict[int, int] = {}
         """The epochs of the brokers that were not fenced at the last observation."""
 
@@ -48,14 +49,16 @@ class RunningBrokerIsNotFenced(Rule):
         self._active = {broker.broker_id: broker.epoch for broker in seen.image.brokers if not broker.fenced}
         if not same:
             self._heartbeats.clear()
-            self._late_heartbeats.clear()
+            self._late.clear()
         self._controller = sessions
         if sessions is not None:
             for broker_id, session in sessions._sessions.items():
                 epoch, before_ms = self._heartbeats.get(broker_id, (session.broker_epoch, session.heartbeat_ms))
                 if epoch == session.broker_epoch and session.heartbeat_ms - before_ms >= self._timeout_ms(broker_id):
-                    self._late_heartbeats[broker_id] = session.heartbeat_ms
+                    self._late[broker_id] = None
                 self._heartbeats[broker_id] = session.broker_epoch, session.heartbeat_ms
+            if controller is not None and has_committed_all(controller):
+                self._late.clear()
 
     def _check(self, broker_id: int, epoch: int) -> None:
         node = self.cluster.broker(broker_id)
@@ -64,7 +67,7 @@ class RunningBrokerIsNotFenced(Rule):
             return
         silent_ms = int(self.cluster.world.loop.time() * 1000) - heartbeat_ms
         timeout_ms = self._timeout_ms(broker_id)
-        if silent_ms < timeout_ms and self._late_heartbeats.get(broker_id) != heartbeat_ms:
+        if silent_ms < timeout_ms and broker_id not in self._late:
             self.broken(
                 f"{node.name} of epoch {epoch} was fenced {silent_ms} ms after its last heartbeat; it runs, and "
                 f"broker.session.timeout.ms is {timeout_ms}"
