@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -56,8 +57,16 @@ class BarnabasCluster(ClusterProcess):
 
     name = "barnabas"
 
-    def __init__(self, folder: Path, *, brokers: int = 3, controllers: int = 0) -> None:
-        super().__init__(folder / "barnabas", brokers=brokers, controllers=controllers)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        controllers: int = 0,
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+    ) -> None:
+        super().__init__(folder / "barnabas", brokers=brokers, controllers=controllers, hosts=hosts, prefixes=prefixes)
 
     def launch(self, node_id: int) -> None:
         self.node(node_id).start()
