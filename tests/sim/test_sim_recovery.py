@@ -31,6 +31,7 @@ from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.fencing_rules import DeafBrokerIsSilent
 from barnabas.testing.sim.cluster.layout import ClusterLayout
 from barnabas.testing.sim.cluster.observation import ClusterObservation
+from barnabas.testing.sim.cluster.view import group_coordinator_of
 from barnabas.testing.sim.errors import CorrectnessError
 from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.world import World
@@ -51,6 +52,7 @@ DEFAULTS: Final = {
 """Kafka's defaults, in place of the shorter times of simulated clusters."""
 TOPIC: Final = "t"
 WRITER: Final = "writer"
+GROUP: Final = "g"
 COMBINED: Final = ClusterLayout(3, 3, combined=True)
 FAULT_S: Final = 16.0
 """Longer than any detection."""
@@ -218,6 +220,37 @@ def test_a_leader_that_is_cut_off_sends_its_clients_away() -> None:
         code, after_s = sim.run(scenario, seed=seed)
         assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert SESSION_S < after_s < SESSION_S + HEARTBEAT_S + 0.5
+
+
+def test_requests_behind_a_paused_coordinator_go_to_its_successor() -> None:
+    """A member of a group does not wait for the time-out of its request (30 s): the client asks others who coordinates,
+    every second, while an answer is missing."""
+
+    async def scenario(world: World) -> float:
+        cluster = await start(world, COMBINED)
+        committed: list[float] = []
+
+        async def commit() -> None:
+            async with world.producer() as producer:
+                await producer.send_and_wait(TOPIC, b"x", partition=0)
+            async with world.consumer(group_id=GROUP, enable_auto_commit=False) as consumer:
+                consumer.subscribe([TOPIC])
+                while True:
+                    await consumer.poll(50)
+                    await consumer.commit()
+                    committed.append(world.loop.time())
+                    await asyncio.sleep(0.1)
+
+        world.start_client("member", commit())
+        await asyncio.sleep(6.0 + world.random_stream("phase").random() * HEARTBEAT_S)
+        coordinator = next(node for node in cluster.brokers if group_coordinator_of(node, GROUP) is not None)
+        began = world.loop.time()
+        coordinator.pause()
+        await asyncio.sleep(FAULT_S)
+        return max((after - before for before, after in pairwise(committed) if after > began), default=FAULT_S)
+
+    waits = [sim.run(scenario, seed=seed) for seed in (0, 5)]  # the coordinator of 5 is the controller
+    assert all(SESSION_S / 2 < wait_s < SESSION_S + HEARTBEAT_S + 1.0 for wait_s in waits), waits
 
 
 def test_leaders_serve_writes_without_any_controller() -> None:
