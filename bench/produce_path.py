@@ -285,7 +285,8 @@ async def open_path(
 def _listener_of(node: Node, name: str) -> Listener:
     """The listener of this name, of a node in this process."""
     ports = {int(address.rpartition(":")[2]) for address in node.bootstrap_servers.split(",")}
-    listeners = [o for o in gc.get_objects() if isinstance(o, Listener) and o.endpoint.name == name]
+    # `isinstance` would ask a weak proxy for the class of its object, which may not exist any more.
+    listeners = [o for o in gc.get_objects() if issubclass(type(o), Listener) and o.endpoint.name == name]
     return next(listener for listener in listeners if listener.endpoint.port in ports)
 
 
