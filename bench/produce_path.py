@@ -286,8 +286,8 @@ def _listener_of(node: Node, name: str) -> Listener:
     """The listener of this name, of a node in this process."""
     ports = {int(address.rpartition(":")[2]) for address in node.bootstrap_servers.split(",")}
     # `isinstance` would ask a weak proxy for the class of its object, which may not exist any more.
-    listeners = [o for o in gc.get_objects() if issubclass(type(o), Listener) and o.endpoint.name == name]
-    return next(listener for listener in listeners if listener.endpoint.port in ports)
+    listeners: list[Listener] = [one for one in gc.get_objects() if issubclass(type(one), Listener)]
+    return next(one for one in listeners if one.endpoint.name == name and one.endpoint.port in ports)
 
 
 def _frame(request: Request, version: int) -> bytes:
