@@ -67,6 +67,8 @@ def _refuser(message: str) -> Callable[[str], Value]:
 _range = _refuser(r"out\.of\.range\.handling\.mode=null")
 _nan = _refuser(r"nan\.handling\.mode=null")
 _dimensions = _refuser(r"array\.handling\.mode=text")
+_no_place = _refuser(r"does not fit .* correct the row, or read the column with query and a CAST")
+_other_type = _refuser(r"is read as .* declare the column with the type of its values")
 
 TEXTS = ("", "é ß 日本 😀", 'it\'s "quoted" \\ and\ttabbed\nline', " spaces ", "NULL", "x" * 70_000)
 NINES = "9" * 38
@@ -224,28 +226,50 @@ SQLITE_TYPES = (
         Value("-9e999", "-Infinity")),
     _of("c_text", "TEXT", Form.TEXT, *TEXTS),
     _of("c_blob", "BLOB", Form.BYTES, _hex(""), _hex("00ff")),
-    _of("c_decimal", "DECIMAL(10,2)", Form.NUMBER, *_plain("-99999999.99", "0")),
-    _of("c_boolean", "BOOLEAN", Form.BOOLEAN, *_plain("0", "1")),
-    _of("c_date", "DATE", Form.TIME, "0001-01-01", "9999-12-31"),
-    _of("c_datetime", "DATETIME", Form.TIME, "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
+    _of("c_decimal", "DECIMAL(10,2)", Form.NUMBER, *_plain("-99999999.99", "0"), Value("0.1 + 0.2", "0.30"),
+        *map(_other_type, ("1.239", "x"))),
+    _of("c_boolean", "BOOLEAN", Form.BOOLEAN, *_plain("0", "1"), *map(_other_type, ("2", "true"))),
+    _of("c_date", "DATE", Form.TIME, "0001-01-01", "9999-12-31", *map(_other_type, (
+        "2024-01-31 12:34:56", "1706700896789", "0000-01-01"))),
+    _of("c_datetime", "DATETIME", Form.TIME, "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", *map(_other_type, (
+        "2024-01-31 12:34:56.1234567", "0001-01-01 00:00:00+01:00", "12:00"))),
+    _of("c_dynamic", "INTEGER", Form.NUMBER, "1", *map(_other_type, ("abc", "1.5", "9223372036854775808"))),
 )  # fmt: skip
 
 DUCKDB_TYPES = (
     _of("c_tinyint", "TINYINT", Form.NUMBER, "-128", "127"),
     _of("c_bigint", "BIGINT", Form.NUMBER, "-9223372036854775808", "9223372036854775807"),
     _of("c_ubigint", "UBIGINT", Form.NUMBER, "18446744073709551615"),
+    _of("c_hugeint", "HUGEINT", Form.NUMBER, NINES, f"-{NINES}", *map(_no_place, (
+        "170141183460469231731687303715884105727", "-170141183460469231731687303715884105728"))),
+    _of("c_uhugeint", "UHUGEINT", Form.NUMBER, "0", "340282366920938463463374607431768211455"),
     _of("c_decimal", "DECIMAL(38,10)", Form.NUMBER, f"{'9' * 28}.{'9' * 10}"),
     _of("c_float", "FLOAT", Form.FLOAT32, "0.1", "NaN", "Infinity", "3.4028235e+38"),
     _of("c_double", "DOUBLE", Form.FLOAT, "-0", "NaN", "-Infinity", "5e-324"),
     _of("c_varchar", "VARCHAR", Form.TEXT, *TEXTS),
     _of("c_blob", "BLOB", Form.BYTES, Value("'\\x00\\xFF'::BLOB", "\\x00ff")),
+    _of("c_bit", "BIT", Form.TEXT, "101"),
     _of("c_boolean", "BOOLEAN", Form.BOOLEAN, "t", "f"),
-    _of("c_date", "DATE", Form.TIME, "0001-01-01", "9999-12-31"),
+    _of("c_date", "DATE", Form.TIME, "0001-01-01", "9999-12-31", *map(_no_place, (
+        "infinity", "-infinity", "0044-03-15 (BC)", "10000-01-01"))),
     _of("c_time", "TIME", Form.TIME, "00:00:00", "23:59:59.999999"),
-    _of("c_timestamp", "TIMESTAMP", Form.TIME, "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
-    _of("c_timestamptz", "TIMESTAMPTZ", Form.TIME, "9999-12-31 23:59:59.999999+00"),
+    _of("c_timetz", "TIMETZ", Form.TEXT, "23:59:59+15:59"),
+    _of("c_timestamp", "TIMESTAMP", Form.TIME, "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", *map(_no_place, (
+        "infinity", "-infinity", "0044-03-15 (BC) 00:00:00", "290000-01-01"))),
+    _of("c_timestamp_s", "TIMESTAMP_S", Form.TIME, "9999-12-31 23:59:59", _no_place("10000-01-01")),
+    _of("c_timestamp_ns", "TIMESTAMP_NS", Form.TIME, "1700-01-01 00:00:00.123456", *map(_no_place, (
+        "2024-01-01 00:00:00.123456789", "infinity"))),
+    _of("c_timestamptz", "TIMESTAMPTZ", Form.TIME, "9999-12-31 23:59:59.999999+00", _no_place("infinity")),
+    _of("c_interval", "INTERVAL", Form.TEXT, "1 month 2 days 00:00:00.000003"),
     _of("c_uuid", "UUID", Form.TEXT, "ffffffff-ffff-ffff-ffff-ffffffffffff"),
+    _of("c_enum", "ENUM('x', '')", Form.TEXT, "x", ""),
+    _of("c_union", "UNION(n INTEGER, s VARCHAR)", Form.TEXT, Value("1", "1"), "x"),
+    _of("c_map", "MAP(VARCHAR, INTEGER)", Form.JSON, Value("MAP {'a': NULL}", '{"a": null}'), Value("MAP {}", "{}")),
     _of("c_list", "INTEGER[]", Form.LIST, Value("[1, NULL]", "{1,NULL}"), element=Form.NUMBER),
+    _of("c_dates", "DATE[]", Form.LIST, Value("['0001-01-01']", "{0001-01-01}"), _no_place("[infinity]"),
+        element=Form.TIME),
+    _of("c_timetzs", "TIMETZ[]", Form.TEXT, "['23:59:59+15:59']"),
+    _of("c_bits", "STRUCT(a BIT[])", Form.TEXT, Value("{'a': ['101'::BIT]}", "{'a': [101]}")),
 )  # fmt: skip
 
 

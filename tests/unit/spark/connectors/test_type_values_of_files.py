@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.system.connectors.type_matrix import file_sinks, outcomes
 from tests.system.connectors.type_values import DUCKDB_TYPES, SQLITE_TYPES, ValueType, columns_of, rows_of
 
 from barnabas.spark.connectors.polling.duckdb import DUCKDB
+from barnabas.spark.connectors.polling.errors import PolledValueError
 from barnabas.spark.connectors.polling.sqlite import SQLITE
 
 CHANGED = {
@@ -30,6 +32,7 @@ CHANGED = {
 
 def polled(name: str, types: tuple[ValueType, ...], folder: Path) -> Any:
     """The rows of a table with a column of each type."""
+    folder.mkdir(exist_ok=True)
     path = folder / f"source.{name}"
     statements = [f"CREATE TABLE t (id INTEGER PRIMARY KEY, {columns_of(types)})"]
     statements += [f"INSERT INTO t VALUES ({number}, {', '.join(row)})" for number, row in rows_of(types)]
@@ -52,7 +55,21 @@ def polled(name: str, types: tuple[ValueType, ...], folder: Path) -> Any:
     return rows.take(pa.compute.sort_indices(rows.column("id")))
 
 
-@pytest.mark.parametrize(("name", "types"), [("sqlite", SQLITE_TYPES), ("duckdb", DUCKDB_TYPES)])
+SOURCES = pytest.mark.parametrize(("name", "types"), [("sqlite", SQLITE_TYPES), ("duckdb", DUCKDB_TYPES)])
+
+
+@SOURCES
+def test_values_that_spark_has_no_place_for_stop_the_poll(
+    name: str, types: tuple[ValueType, ...], tmp_path: Path
+) -> None:
+    for one in types:
+        for number, value in enumerate(value for value in one.values if value.refused):
+            table = (replace(one, values=(replace(value, refused=None),)),)
+            with pytest.raises(PolledValueError, match=rf"the column {one.name} .*{value.refused}"):
+                polled(name, table, tmp_path / f"{one.name}_{number}")
+
+
+@SOURCES
 def test_a_polled_value_is_the_same_in_every_sink(name: str, types: tuple[ValueType, ...], tmp_path: Path) -> None:
     rows = polled(name, types, tmp_path)
     folder = tmp_path / "sinks"

@@ -17,12 +17,8 @@ from barnabas import __version__
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import Connector
 from barnabas.spark.connectors.events.changes import ColumnSchema, TableSchema
-from barnabas.spark.connectors.polling.errors import (
-    DatabaseLockedError,
-    PolledTableError,
-    PolledValueError,
-    PollingError,
-)
+from barnabas.spark.connectors.polling.duckdb_values import is_text, staged_type, to_column
+from barnabas.spark.connectors.polling.errors import DatabaseLockedError, PolledTableError, PollingError
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
 from barnabas.spark.connectors.polling.output import QUERY, make_polled_output, polled_columns
 from barnabas.spark.connectors.polling.ports import PolledColumns
@@ -30,11 +26,8 @@ from barnabas.spark.connectors.polling.source import PollingSource
 from barnabas.spark.connectors.sql.dialects import Dialect, Statement, quote_for_display
 from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm
 from barnabas.spark.identities import Marks
-from barnabas.spark.records.types import conform, spark_arrow
 
 ROWS_AT_ONCE: Final = 50_000
-_AS_TEXT: Final = ("BIT", "TIME WITH TIME ZONE")
-"""Types that the driver gives in a form that loses something: they are read as DuckDB prints them."""
 _DIGITS: Final = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}
 _TABLES: Final = (
     "SELECT table_schema, table_name, table_type FROM information_schema.tables"
@@ -96,19 +89,19 @@ class DuckdbDatabase:
         name = "the query" if table.query is not None else ".".join(table.path)
         doing = f"reading the columns of {name}"
         with self._readable(doing) as connection:
-            described = connection.execute(f"DESCRIBE SELECT * FROM {table.source}").fetchall()
-            arrow = connection.execute(f"SELECT * FROM {table.source} LIMIT 0").to_arrow_table().schema
+            described = connection.sql(f"SELECT * FROM {table.source} LIMIT 0")
+            arrow = described.to_arrow_table().schema
         not_null = set()
         if table.query is None:
             found = self.rows(Statement(f"DESCRIBE {table.source}"), doing)
             not_null = {row[0] for row in found if row[2] == "NO"}
         columns: list[ColumnSchema] = []
         selected = []
-        for (column, declared, *_), field in zip(described, arrow, strict=True):
-            kind = None if declared in _AS_TEXT else _staged_type(field.type)
+        for column, declared, field in zip(described.columns, described.types, arrow, strict=True):
+            kind = None if is_text(declared) else staged_type(field.type)
             quoted = quote_for_display(Dialect.DUCKDB, column)
             selected.append(quoted if kind is not None else f"CAST({quoted} AS VARCHAR)")
-            digits = _DIGITS.get(declared)
+            digits = _DIGITS.get(str(declared))
             columns.append(ColumnSchema(column, kind or pa.string(), column not in not_null, digits=digits))
         zoned = frozenset(one.name for one in columns if pa.types.is_timestamp(one.type) and one.type.tz is not None)
         forms = {
@@ -144,15 +137,10 @@ class DuckdbDatabase:
         with self._readable(doing) as connection:
             reader = connection.execute(statement.sql, statement.parameters).to_arrow_reader(ROWS_AT_ONCE)
             for batch in reader:
-                arrays = []
-                for array, column in zip(batch.columns, columns.schema.columns, strict=True):
-                    try:
-                        arrays.append(array if array.type == column.type else conform(array, column.type))
-                    except pa.ArrowInvalid as error:
-                        raise PolledValueError(
-                            f"a value of the column {column.name} does not fit {column.type} ({error}): correct the"
-                            " row, or read the column with query and a CAST"
-                        ) from error
+                arrays = [
+                    to_column(array, column.type, column.name)
+                    for array, column in zip(batch.columns, columns.schema.columns, strict=True)
+                ]
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def end_poll(self) -> None:
@@ -187,13 +175,3 @@ class DuckdbDatabase:
             if isinstance(error, duckdb.CatalogException):
                 raise PolledTableError(f"{text}: correct table.whitelist or query") from error
             raise PollingError(f"{text}: correct the table, the query or the options that it names") from error
-
-
-def _staged_type(kind: Any) -> Any:
-    """The type in which a column is staged; None if only its text can be."""
-    if pa.types.is_time(kind):
-        return pa.time64("us")
-    try:
-        return spark_arrow(kind)
-    except ValueError:
-        return None

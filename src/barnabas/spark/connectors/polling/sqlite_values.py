@@ -6,9 +6,9 @@
     CHAR, CLOB, TEXT, JSON, UUID  string                    text, numbers
     BLOB                          binary                    bytes, text
     REAL, FLOA, DOUB              double                    numbers
-    DECIMAL(p,s), NUMERIC(p,s)    decimal128(p, s)          numbers, text of numbers
-    DATE                          date32                    text such as 2024-01-31, numbers by date_precision
-    DATETIME, TIMESTAMP           timestamp (UTC)           ISO text, numbers by date_precision
+    DECIMAL(p,s), NUMERIC(p,s)    decimal128(p, s)          numbers, text of numbers, with s digits behind the point
+    DATE                          date32                    text such as 2024-01-31, numbers by date_precision: midnight
+    DATETIME, TIMESTAMP           timestamp (UTC)           ISO text with microseconds, numbers by date_precision
     another one, or none          that of the first value   values of this type
 
 The rules are SQLite's for affinity (https://sqlite.org/datatype3.html, 3.1), with the types that sqlite-jdbc knows.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any, Final
@@ -32,6 +32,10 @@ from barnabas.spark.connectors.polling.errors import PolledValueError
 _ARGUMENTS: Final = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _DIGITS_MAX: Final = 38
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TOO_FINE: Final = re.compile(r"[.,]\d{6}\d*[1-9]")
+"""A fraction of a second with more than six digits, which Python would cut off."""
+_FLOAT_DIGITS: Final = 15
+"""Decimal digits that every floating-point number keeps."""
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 
@@ -121,9 +125,9 @@ def _reader(kind: Any, times: TimeRules) -> Callable[[Any], Any]:
     if types.is_decimal(kind):
         quantum = Decimal(1).scaleb(-kind.scale)
         return lambda value: _decimal(value, quantum)
-    if types.is_date(kind):
-        return lambda value: _date(value) if isinstance(value, str) else _moment(value, times.precision, UTC).date()
     zone = UTC if times.zone == "UTC" else ZoneInfo(times.zone)
+    if types.is_date(kind):
+        return lambda value: _date(value, times.precision, zone)
     return lambda value: _moment(value, times.precision, zone)
 
 
@@ -160,24 +164,34 @@ def _bytes(value: Any) -> bytes:
 
 
 def _decimal(value: Any, quantum: Decimal) -> Decimal:
-    """SQLite keeps decimals as floating-point numbers, whose shortest text has the digits that were written."""
+    """SQLite keeps decimals as floating-point numbers, whose shortest text has the digits that were written. A sum of
+    such numbers may have more digits, of which the first ones are right."""
     if isinstance(value, bytes):
         raise TypeError
     number = Decimal(str(value))
     rounded = number.quantize(quantum)
-    if rounded != number and not isinstance(value, float):
+    if rounded != number and not (isinstance(value, float) and rounded == Decimal(f"{value:.{_FLOAT_DIGITS}g}")):
         raise ValueError
     return rounded
 
 
-def _date(value: str) -> date:
-    return datetime.fromisoformat(value).date() if len(value) > 10 else date.fromisoformat(value)
+def _date(value: Any, precision: DatePrecision, zone: tzinfo) -> date:
+    """A time of day other than midnight would be lost."""
+    if isinstance(value, str):
+        found = datetime.fromisoformat(value)
+    else:
+        found = _moment(value, precision, zone).astimezone(zone)
+    if found.time() != time.min:
+        raise ValueError
+    return found.date()
 
 
 def _moment(value: Any, precision: DatePrecision, zone: tzinfo) -> datetime:
     if isinstance(value, str):
+        if _TOO_FINE.search(value):
+            raise ValueError
         found = datetime.fromisoformat(value)
-        return found.replace(tzinfo=zone) if found.tzinfo is None else found
+        return (found.replace(tzinfo=zone) if found.tzinfo is None else found).astimezone(UTC)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
     factor = 1_000_000 if precision is DatePrecision.SECONDS else 1_000
