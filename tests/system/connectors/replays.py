@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,17 @@ def payload(text: str) -> Row:
     found: Row = json.loads(text)
     event: Row = found.get("payload", found)
     return event
+
+
+def differences(found: Mapping[int, Row], wanted: Mapping[int, Row]) -> list[str]:
+    """What is wrong with rows by their keys, in words."""
+    wrong = [f"{key} is missing" for key in sorted(wanted.keys() - found.keys())]
+    wrong += [f"{key} is there" for key in sorted(found.keys() - wanted.keys())]
+    for key in sorted(wanted.keys() & found.keys()):
+        for name, value in wanted[key].items():
+            if found[key].get(name) != value:
+                wrong.append(f"{key}.{name} is {str(found[key].get(name))[:40]}, not {str(value)[:40]}")
+    return wrong
 
 
 def place_of(event: Row) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ COPIES = {
     "kinds": {"version": "integer", "small": "integer", "note": "text"},
     "marks": {"version": "integer", "kind": "integer", "mark": "text"},
 }
-"""The tables that are copied from one database to the other, with the columns that both have."""
+"""The tables that are copied from one database to the other, with the columns that both have; `note` is often large."""
 MARKS = {"kind": TypedColumn("INTEGER", whole(0, 99)), "mark": TypedColumn("varchar(100)", text)}
 
 
@@ -105,15 +105,14 @@ class Shop:
 
     namespace = ""
     copy_types: ClassVar[dict[str, str]] = {}
-    copied: ClassVar[tuple[str, ...]] = ()
-    """Which columns of this database are copied."""
 
     def sink_options(self) -> dict[str, str]:
-        """The options of a query that writes topics of the other database into `copies`."""
+        """The options of a query that writes topics of the other database, the columns of COPIES, into `copies`."""
         return {
             "insert.mode": "upsert",
             "pk.mode": "record_key",
             "delete.enabled": "true",
+            "fields.include": ",".join(sorted({name for columns in COPIES.values() for name in columns})),
             "key.converter": "JsonConverter",
             "value.converter": "JsonConverter",
             "transforms": "unwrap,name",
@@ -125,12 +124,12 @@ class Shop:
             "connection.backoff.ms": "500",
         }
 
-    def values(self, table: str, columns: Sequence[str]) -> dict[int, tuple[Any, ...]]:
+    def values(self, table: str, columns: Sequence[str]) -> dict[int, Row]:
         """Columns of a table by key, as they are."""
         session = self.connect()
         cursor = session.cursor()
         cursor.execute(f"SELECT id, {', '.join(columns)} FROM {table}")
-        found = {row[0]: tuple(row[1:]) for row in cursor.fetchall()}
+        found = {key: dict(zip(columns, row, strict=True)) for key, *row in cursor.fetchall()}
         session.close()
         return found
 
@@ -162,8 +161,6 @@ class PostgresShop(Shop):
     columns = POSTGRES
     namespace = "SCHEMA copies"
     copy_types: ClassVar[dict[str, str]] = {"integer": "integer", "text": "text"}
-    # A change of the key comes without a large value that it does not change, so that a copy cannot have it.
-    copied = ("version", "small", "kind", "mark")
     insert_ends = ("INSERT INTO", "ON CONFLICT (id) DO NOTHING")
 
     def connect(self) -> Any:
@@ -202,7 +199,6 @@ class MariaDbShop(Shop):
     columns = MARIADB
     namespace = "DATABASE copies DEFAULT CHARSET utf8mb4"
     copy_types: ClassVar[dict[str, str]] = {"integer": "INTEGER", "text": "LONGTEXT"}
-    copied = ("version", "small", "note", "kind", "mark")
     insert_ends = ("INSERT IGNORE INTO", "")
     update = "UPDATE IGNORE"
     table_options = "DEFAULT CHARSET utf8mb4"

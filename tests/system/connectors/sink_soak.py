@@ -19,7 +19,7 @@ import threading
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from barnabas.spark.connectors.lake.iceberg import open_catalog
 from barnabas.testing.databases import MariaDbServer, PostgresServer
 from barnabas.testing.process import BrokerProcess
 from tests.system.connectors.driver_process import Driver
-from tests.system.connectors.replays import Found, payload, read_topic
+from tests.system.connectors.replays import Found, differences, payload, read_topic
 
 Row = dict[str, Any]
 TABLES: Final = ("plain", "whole")
@@ -410,17 +410,6 @@ def check(flows: Flows, source: Source) -> None:
         assert not any(differs.values()), (table, {sink: found for sink, found in differs.items() if found})
         lines = [line[1:] for line in flows.lines() if line[0] == f"pg.shop.{table}"]
         assert lines == [(one.partition, one.offset, one.key, one.value) for one in records]
-
-
-def differences(found: Mapping[int, Row], wanted: Mapping[int, Row]) -> list[str]:
-    """What is wrong, in words."""
-    wrong = [f"{key} is missing" for key in sorted(wanted.keys() - found.keys())]
-    wrong += [f"{key} is there" for key in sorted(found.keys() - wanted.keys())]
-    for key in sorted(wanted.keys() & found.keys()):
-        for name, value in wanted[key].items():
-            if found[key].get(name) != value:
-                wrong.append(f"{key}.{name} is {str(found[key].get(name))[:40]}, not {str(value)[:40]}")
-    return wrong
 
 
 def folded(records: Sequence[Found]) -> dict[int, Row]:
