@@ -96,7 +96,7 @@ class LineFile:
             return
         start = self._path.stat().st_size if self._path.exists() else 0
         if ledger.appending is not None:  # the driver of that batch died: its lines are cut off
-            start = ledger.appending.start
+            start = min(start, ledger.appending.start)
         appending = Appending(batch.query_id, batch.batch_id, start)
         self._write_ledger(LineLedger(ledger.batches, ledger.identities, appending))
         with self._path.open("r+b" if self._path.exists() else "wb") as file:

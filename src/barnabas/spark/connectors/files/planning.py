@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,10 @@ class DirectoryFile(msgspec.Struct, frozen=True, order=True):
     path: str
     size: int
 
+    @property
+    def checksum(self) -> int:
+        return zlib.crc32(f"{self.time_ns} {self.size} {self.path}".encode())
+
 
 class AvroOffset(msgspec.Struct, frozen=True):
     """The files that are read: those before `time_ns`, and of those at that time the ones in `names`."""
@@ -34,13 +39,15 @@ class AvroOffset(msgspec.Struct, frozen=True):
     time_ns: int = -1
     names: tuple[str, ...] = ()
     count: int = 0
+    sum: int | None = 0
+    """Of the checksums of the files that are read; None in an offset of an earlier release."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"time": self.time_ns, "names": list(self.names), "count": self.count}
+        return {"time": self.time_ns, "names": list(self.names), "count": self.count, "sum": self.sum}
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> AvroOffset:
-        return AvroOffset(int(document["time"]), tuple(document["names"]), int(document["count"]))
+        return AvroOffset(int(document["time"]), tuple(document["names"]), int(document["count"]), document.get("sum"))
 
     def has(self, file: DirectoryFile) -> bool:
         return file.time_ns < self.time_ns or (file.time_ns == self.time_ns and file.path in self.names)
@@ -48,7 +55,7 @@ class AvroOffset(msgspec.Struct, frozen=True):
 
 def next_files(files: Sequence[DirectoryFile], start: AvroOffset, bytes_max: int | None) -> AvroOffset:
     """The offset after the next files, of which there are about `bytes_max` bytes, but at least one. `files` are in
-    order. Raises FileReadError if an older file has appeared.
+    order. Raises FileReadError if an older file has appeared, or files have taken the places of others.
     """
     passed = [file for file in files if file.time_ns < start.time_ns or start.has(file)]
     if len(passed) > start.count:
@@ -58,6 +65,12 @@ def next_files(files: Sequence[DirectoryFile], start: AvroOffset, bytes_max: int
             f" already, such as {newest.path} or an older one. They would be missed: touch them, to read"
             " them next, and move files into the directory in the order of their times"
         )
+    if start.sum is not None and len(passed) == start.count and sum(file.checksum for file in passed) != start.sum:
+        raise FileReadError(
+            "files have been replaced by others with times of modification before those that are read already, and"
+            " would be missed: touch the new ones, to read them next; or start the query with a new checkpoint, to read"
+            " the directory from its beginning"
+        )
     offset, size = start, 0
     for file in files:
         if start.has(file):
@@ -66,10 +79,12 @@ def next_files(files: Sequence[DirectoryFile], start: AvroOffset, bytes_max: int
         if bytes_max is not None and size > bytes_max and offset != start:
             break
         names = (*offset.names, file.path) if file.time_ns == offset.time_ns else (file.path,)
-        offset = AvroOffset(file.time_ns, names, offset.count + 1)
+        offset = AvroOffset(file.time_ns, names)
+    if offset == start:
+        return start
     # Files that were removed are no longer counted, so that later files with old times are noticed.
-    removed = start.count - len(passed)
-    return offset if offset == start else msgspec.structs.replace(offset, count=offset.count - removed)
+    read = [file for file in files if offset.has(file)]
+    return msgspec.structs.replace(offset, count=len(read), sum=sum(file.checksum for file in read))
 
 
 def files_after(files: Sequence[DirectoryFile], start: AvroOffset, end: AvroOffset) -> list[DirectoryFile]:

@@ -1,11 +1,13 @@
 """Shell: the readers that Spark calls: the lines of a text file, and a directory of Avro files.
 
-    text    offset {"position": bytes}: complete lines up to here are read. Lines may only be appended to the file
-    Avro    offset {"time": ns, "names": [...], "count": n}: files up to this time of modification are read; at that
-            time itself, those of these names. `count` is the number of all files that are read
+    text    offset {"position": bytes, "digest": hex}: complete lines up to here are read. Lines may only be appended to
+            the file. The digest is that of the bytes before the position, by which another file of the name is noticed
+    Avro    offset {"time": ns, "names": [...], "count": n, "sum": n}: files up to this time of modification are read;
+            at that time itself, those of these names. `count` is the number of all files that are read, `sum` a
+            checksum of their paths, times and sizes
 
-A file that appears with an older time than the offset would be missed; `latestOffset` notices it by the count, and
-stops the query.
+A file that appears with an older time than the offset, or takes the place of one that was read, would be missed;
+`latestOffset` notices it by the count and the sum, and stops the query.
 """
 
 from __future__ import annotations
@@ -136,9 +138,11 @@ class FileStreamReader(_FileReader, DataSourceStreamReader, SupportsTriggerAvail
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         bytes_max = None if isinstance(limit, ReadAllAvailable) else self._options.bytes_max
         if self._options.is_file:
-            position = int(start["position"])
-            end = TextFile(self._options.place).end_of_lines(position, bytes_max)
-            return {"position": end if self._last is None else min(end, int(self._last["position"]))}
+            position, file = int(start["position"]), TextFile(self._options.place)
+            end = file.end_of_lines(position, bytes_max)
+            file.check(start)
+            end = end if self._last is None else min(end, int(self._last["position"]))
+            return start if end == position else file.offset(end)
         files = list_files(self._options)
         if self._last is not None:
             files = [file for file in files if AvroOffset.from_json(self._last).has(file)]
@@ -152,6 +156,7 @@ class FileStreamReader(_FileReader, DataSourceStreamReader, SupportsTriggerAvail
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if self._options.is_file:
             first, last = int(start["position"]), int(end["position"])
+            TextFile(self._options.place).check(end)
             return [LinesTask(first, last)] if first < last else []
         begin, stop = AvroOffset.from_json(start), AvroOffset.from_json(end)
         return [FileTask(file.path) for file in files_after(list_files(self._options), begin, stop)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from barnabas.spark.connectors.files.errors import FileReadError
 
 _CHUNK: Final = 1024 * 1024
+_MARK_BYTES: Final = 4096
+"""So many bytes before a position tell the file from another one of its name."""
 
 
 class TextFile:
@@ -47,6 +50,29 @@ class TextFile:
                     return position + found + 1
                 position += len(chunk)
         return start
+
+    def offset(self, position: int) -> dict[str, Any]:
+        """The offset of a query at a position, with a digest of what is before it."""
+        return {"position": position, "digest": self._digest(position)}
+
+    def check(self, offset: Mapping[str, Any]) -> None:
+        """Raise FileReadError if the offset belongs to another file of the name. One of an earlier release does not
+        say to which file it belongs."""
+        position, digest = int(offset["position"]), offset.get("digest")
+        if digest is not None and self._digest(position) != digest:
+            raise FileReadError(
+                f"{self._path} was replaced: its content before the position {position} is not what was read. Lines of"
+                " the new file up to there were never read. Start the query with a new checkpoint to read it from its"
+                " beginning, or put the file back that was read"
+            )
+
+    def _digest(self, position: int) -> str:
+        if not position:
+            return ""
+        begin = max(0, position - _MARK_BYTES)
+        with self._path.open("rb") as file:
+            file.seek(begin)
+            return hashlib.sha256(file.read(position - begin)).hexdigest()[:16]
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` to `end`. Raises FileReadError if the file has become shorter."""

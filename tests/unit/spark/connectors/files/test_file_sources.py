@@ -91,6 +91,30 @@ def test_every_file_is_in_one_micro_batch(first: list[int], later: list[int], li
     assert sorted(read) == sorted(file.path for file in files(*first, *later))
 
 
+def test_another_file_of_the_name_stops_the_query_wherever_its_lines_end(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"old {number}\n" for number in range(1000)))
+    texts = {"file": str(path)}
+    reader = FileStreamReader(parse_file_source(texts), LINES)
+    first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert len(reader.partitions(reader.initialOffset(), first)) == 1
+    assert reader.latestOffset(first, reader.getDefaultReadLimit()) == first
+    adopted = {"position": first["position"]}  # of an earlier release
+    assert reader.latestOffset(adopted, reader.getDefaultReadLimit()) == adopted
+    with path.open("a") as file:
+        file.write("more\n")
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+    assert second == reader.latestOffset(adopted, reader.getDefaultReadLimit())
+    path.rename(tmp_path / "lines.txt.1")
+    path.write_text("".join(f"new {number}\n" for number in range(2000)))
+    for replan in (
+        lambda: reader.latestOffset(first, reader.getDefaultReadLimit()),
+        lambda: reader.partitions(first, second),
+    ):
+        with pytest.raises(FileReadError, match=r"lines.txt was replaced: its content before the position"):
+            replan()
+
+
 def test_a_file_with_an_old_time_stops_the_query() -> None:
     end = next_files(files(5, 6), AvroOffset(), None)
     with pytest.raises(FileReadError, match="1 files have appeared with times of modification before"):
@@ -103,6 +127,16 @@ def test_a_file_that_was_removed_does_not_hide_one_with_an_old_time() -> None:
     end = next_files(shorter, end, None)
     with pytest.raises(FileReadError, match="have appeared"):
         next_files([DirectoryFile(1, "late", 10), *shorter], end, None)
+
+
+def test_files_that_take_the_places_of_others_stop_the_query() -> None:
+    end = next_files(files(5, 6), AvroOffset(), None)
+    for replaced in ([DirectoryFile(4, "f0", 10)], [DirectoryFile(5, "f0", 11)], [DirectoryFile(3, "other", 10)]):
+        with pytest.raises(FileReadError, match="have been replaced by others"):
+            next_files([*replaced, DirectoryFile(6, "f1", 10)], end, None)
+    again = AvroOffset.from_json({**end.to_json(), "time": 6, "sum": None})  # of an earlier release
+    assert next_files(files(5, 6), again, None) == again
+    assert next_files(files(5, 6, 7), again, None) == next_files(files(5, 6, 7), end, None)
 
 
 def write_avro(path: Path, rows: list[dict[str, Any]], time_ns: int) -> None:
