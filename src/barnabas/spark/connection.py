@@ -31,7 +31,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_TOPIC_ID, TopicPartition, uuid_from_text, uuid_to_text
 from barnabas.spark.errors import SparkSourceError
 from barnabas.spark.options import DEFAULT_ISOLATION
-from barnabas.spark.source.planner import LogOffsets
+from barnabas.spark.source.leader_epochs import epoch_ends
+from barnabas.spark.source.planner import LogOffsets, asked_epochs, diverged_at
 from barnabas.spark.source.positions import (
     Boundary,
     Offsets,
@@ -159,9 +160,23 @@ class LogClient(BlockingClient):
         ids = await self._topic_ids({tp.topic for tp in partitions})  # before the offsets: a task notices another one
         earliest, latest = await asyncio.gather(
             offsets_at(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self.isolation),
-            offsets_at(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self.isolation),
+            list_offsets(self.cluster, dict.fromkeys(partitions, LATEST), isolation=self.isolation),
         )
-        return LogOffsets(earliest, latest, ids)
+        found = {tp: answer for tp, answer in latest.items() if not isinstance(answer, KafkaError)}
+        if wrong := [answer for answer in latest.values() if isinstance(answer, KafkaError)]:
+            raise wrong[0]
+        epochs = {tp: answer.leader_epoch for tp, answer in found.items() if answer.leader_epoch >= 0}
+        return LogOffsets(earliest, {tp: answer.offset for tp, answer in found.items()}, ids, epochs)
+
+    def diverged(self, position: Position, epochs: Offsets, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """The partitions that have other records than those up to the position, and from which offset on. Leaders are
+        asked only where `epochs` shows that there were elections since the position was planned; what a leader does not
+        tell (Kafka before 2.1, or a missing privilege) is left out."""
+        asked = asked_epochs(position, epochs, ids)
+        if not asked:
+            return {}
+        ends = self.run(epoch_ends(self.cluster, asked))
+        return diverged_at(position, {tp: end[1] for tp, end in ends.items() if not isinstance(end, KafkaError)})
 
     def topic_ids(self, topics: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
         """The ids of topics, as text, from the metadata that the client has, or, if `fresh`, that it requests now.

@@ -18,8 +18,15 @@ from barnabas.spark.errors import DataLossError, OptionError, SparkSourceError
 from barnabas.spark.records import registries
 from barnabas.spark.schema import DEFAULT_COLUMNS
 from barnabas.spark.source import reader as source
-from barnabas.spark.source.planner import LogOffsets, PartitionRange
-from barnabas.spark.source.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
+from barnabas.spark.source.planner import LogOffsets, PartitionRange, asked_epochs, diverged_at
+from barnabas.spark.source.positions import (
+    Boundary,
+    Offsets,
+    Position,
+    SourceSubscription,
+    boundary_queries,
+    resolve_boundary,
+)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -33,6 +40,9 @@ class FakeLog:
         self.committed: list[tuple[str, Position]] = []
         self.refuses_commits = False
         self.ids: dict[str, str] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.epoch_ends: dict[TopicPartition, dict[int, int]] = {}
+        """Where each leader epoch ends in the log of a partition, as its leader says."""
 
     def reach(self) -> None:
         pass
@@ -42,7 +52,11 @@ class FakeLog:
 
     def log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
         earliest = {tp: self.earliest_offsets[tp] for tp in partitions}
-        return LogOffsets(earliest, {tp: self.latest_offsets[tp] for tp in partitions}, self.ids)
+        return LogOffsets(earliest, {tp: self.latest_offsets[tp] for tp in partitions}, self.ids, self.epochs)
+
+    def diverged(self, position: Position, epochs: Offsets, ids: dict[str, str]) -> dict[TopicPartition, int]:
+        asked = asked_epochs(position, epochs, ids)
+        return diverged_at(position, {tp: self.epoch_ends[tp][epoch] for tp, epoch in asked.items()})
 
     def topic_ids(self, topics: Any, *, fresh: bool = False) -> dict[str, str]:
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
@@ -273,6 +287,43 @@ def test_a_planned_micro_batch_is_not_read_from_another_topic(log: FakeLog) -> N
         "$lost": {"t": {"0": 20}},
         "t": {"0": 40},
     }
+
+
+def elected(log: FakeLog, *, end: int, latest: int) -> dict[str, Any]:
+    """The position 50 of leader epoch 4, which now ends at `end` in the log of the leader with epoch 5."""
+    log.epochs[T0], log.epoch_ends[T0], log.latest_offsets[T0] = 5, {4: end, 5: latest}, latest
+    return {"$epochs": {"t": {"0": 4}}, "t": {"0": 50}}
+
+
+def test_an_election_that_lost_nothing_is_no_micro_batch_and_later_records_have_the_new_epoch(log: FakeLog) -> None:
+    start, stream = elected(log, end=50, latest=50), reader()
+    assert stream.latestOffset(start, stream.getDefaultReadLimit()) == start
+    log.latest_offsets[T0] = 60
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert end == {"$epochs": {"t": {"0": 5}}, "t": {"0": 60}}
+    assert ranges(stream, start, end) == [PartitionRange(T0, 50, 60)]
+    checkpoint = {"t": {"0": 50}}  # of an earlier release
+    assert stream.latestOffset(checkpoint, stream.getDefaultReadLimit()) == end
+
+
+@pytest.mark.parametrize("latest", [45, 50, 80])
+def test_a_log_that_was_truncated_and_written_again_is_noticed_wherever_it_ends(log: FakeLog, latest: int) -> None:
+    start, stream = elected(log, end=40, latest=latest), reader()
+    with pytest.raises(DataLossError, match=r"has read up to offset 50, and the log has other records from offset 40"):
+        stream.latestOffset(start, stream.getDefaultReadLimit())
+    stream = reader(failOnDataLoss="false")
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert end == {"$epochs": {"t": {"0": 5}}, "t": {"0": latest}}
+    assert ranges(stream, start, end) == [PartitionRange(T0, 40, latest)]
+    assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
+
+
+def test_a_planned_micro_batch_is_not_read_from_records_that_took_the_place_of_others(log: FakeLog) -> None:
+    end = elected(log, end=40, latest=80)
+    start = {"$epochs": {"t": {"0": 4}}, "t": {"0": 30}}
+    with pytest.raises(DataLossError, match=r"other records from offset 40"):
+        ranges(reader(), start, end)
+    assert ranges(reader(failOnDataLoss="false"), start, end) == [PartitionRange(T0, 30, 50)]
 
 
 def test_a_checkpoint_without_ids_adopts_those_of_the_moment_once(log: FakeLog) -> None:

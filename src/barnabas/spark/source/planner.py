@@ -34,6 +34,10 @@ class LogOffsets:
     earliest: Offsets
     latest: Offsets
     ids: Mapping[str, str] = field(default_factory=dict)
+    epochs: Offsets = field(default_factory=dict)
+    """The leader epochs of partitions, as far as brokers have told them."""
+    diverged: Offsets = field(default_factory=dict)
+    """Where the log of a partition has other records than those up to the query's position (`diverged_at`)."""
 
 
 class LossKind(Enum):
@@ -41,6 +45,7 @@ class LossKind(Enum):
 
     AGED_OUT = "aged out"
     TRUNCATED = "truncated"
+    DIVERGED = "truncated and written again"
     GONE = "partition gone"
     STARTED_LATE = "new partition began late"
     BEYOND_END = "beyond the end of the log"
@@ -67,6 +72,11 @@ class Loss:
                 return (
                     f"{self.tp}: the log ends at offset {self.found}, before the query's position {self.expected}; "
                     "it was truncated, or the topic was deleted and created anew"
+                )
+            case LossKind.DIVERGED:
+                return (
+                    f"{self.tp}: the query has read up to offset {self.expected}, and the log has other records from"
+                    f" offset {self.found} on: an unclean leader election truncated it there"
                 )
             case LossKind.GONE:
                 return f"{self.tp}: the partition was deleted; the query had read it up to offset {self.expected}"
@@ -171,7 +181,13 @@ class StreamPlanner:
         end = {tp: begin + takes.get(tp, 0) for tp, begin in begins.items()}
         topics = {tp.topic for tp in end}
         ids = {topic: one for topic, one in {**start.ids, **log.ids}.items() if topic in topics}
-        return Plan(Position(end, lost, ids), tuple(losses), adopted)
+        epochs = {}
+        for tp, offset in end.items():
+            stays = start.offsets.get(tp) == offset and tp not in log.diverged  # an election alone is no micro-batch
+            epoch = (start if stays else log).epochs.get(tp)
+            if epoch is not None:
+                epochs[tp] = epoch
+        return Plan(Position(end, lost, ids, epochs=epochs), tuple(losses), adopted)
 
     def _visible_latest(self, start: Position, log: LogOffsets) -> dict[TopicPartition, int]:
         """The latest offsets, limited by the target if there is one. Partitions created after the target was set are
@@ -294,6 +310,28 @@ def plan_replay(
     return ranges, losses
 
 
+def asked_epochs(position: Position, epochs: Offsets, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """The leader epochs of a position whose ends the leaders have to tell: those that are others in `epochs`."""
+    return {
+        tp: epoch
+        for tp, epoch in position.epochs.items()
+        if epochs.get(tp, epoch) != epoch and position.is_of(tp.topic, ids)
+    }
+
+
+def diverged_at(position: Position, ends: Offsets) -> dict[TopicPartition, int]:
+    """The partitions whose leaders have other records below the position than the leaders had at whose epochs the
+    position was planned, each with the offset from which on. `ends` has where these epochs end in the leaders' logs
+    now (KIP-101): all records below that offset are the same ones.
+    """
+    return {tp: end for tp, end in ends.items() if 0 <= end < position.offsets.get(tp, 0)}
+
+
+def divergences(position: Position, diverged: Offsets) -> list[Loss]:
+    """A loss for each partition that has other records below the position than those of when it was planned."""
+    return [Loss(tp, LossKind.DIVERGED, position.offsets[tp], offset, 0) for tp, offset in sorted(diverged.items())]
+
+
 def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
     """A loss for each partition that a batch query is to read beyond the end of the log: either the records have been
     deleted, or the option for the ending offsets is wrong.
@@ -331,6 +369,9 @@ def _start_offsets(start: Position, log: LogOffsets, latest: Offsets) -> tuple[d
             begins[tp] = min(first, last)
             if first > 0:
                 losses.append(Loss(tp, LossKind.STARTED_LATE, 0, first, first))
+        elif known > log.diverged.get(tp, known):
+            begins[tp] = min(max(first, log.diverged[tp]), last)
+            losses.append(Loss(tp, LossKind.DIVERGED, known, begins[tp], 0))
         elif known > last:
             begins[tp] = last
             losses.append(Loss(tp, LossKind.TRUNCATED, known, last, known - last))

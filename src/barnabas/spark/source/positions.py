@@ -9,6 +9,11 @@ name that no topic can have. By its id, a topic that was deleted and created aga
 Brokers before Kafka 2.8 have no topic ids; then a topic that was created again is only noticed if it is shorter than
 the position.
 
+A position has the leader epochs at which it was planned (KIP-320). By these, a log is known that an unclean leader
+election truncated before the position, and that has other records there now:
+
+    {"$epochs": {"orders": {"0": 5, "1": 5}}, "$ids": {..}, "orders": {"0": 1200, "1": 1187}}
+
 With `failOnDataLoss=report`, the counts of lost records are stored in the position, too. The counts survive restarts,
 and every progress report of the query shows them:
 
@@ -43,6 +48,8 @@ numbers as offsets.
 _LOST = "$lost"
 _IDS = "$ids"
 _SCHEMAS = "$schemas"
+_EPOCHS = "$epochs"
+_NOTES = (_LOST, _IDS, _SCHEMAS, _EPOCHS)
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -57,10 +64,14 @@ class Position:
     ids: Mapping[str, str] = field(default_factory=dict)
     schemas: Mapping[str, str] = field(default_factory=dict)
     """The schema of the `key` and of the `value`, if they are decoded with a registry, as `id:digest`."""
+    epochs: Offsets = field(default_factory=dict)
+    """The leader epoch of each partition when the position was planned. A checkpoint of an earlier release has none."""
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark stores as the stream's offset."""
-        document: dict[str, Any] = {_IDS: dict(sorted(self.ids.items()))} if self.ids else {}
+        document: dict[str, Any] = {_EPOCHS: nest(self.epochs)} if self.epochs else {}
+        if self.ids:
+            document[_IDS] = dict(sorted(self.ids.items()))
         if self.lost:
             document[_LOST] = nest(self.lost)
         if self.schemas:
@@ -80,6 +91,7 @@ class Position:
             flatten(lost, "the checkpoint's lost counts"),
             ids,
             schemas,
+            flatten(document.get(_EPOCHS, {}), "the checkpoint's leader epochs"),
         )
 
     def adopting(self, ids: Mapping[str, str]) -> Position:
@@ -100,7 +112,7 @@ class Position:
 
 def without_notes(document: Mapping[str, Any]) -> dict[str, Any]:
     """The offsets in a position's JSON, without what it says besides them."""
-    return {topic: partitions for topic, partitions in document.items() if topic not in (_LOST, _IDS, _SCHEMAS)}
+    return {topic: partitions for topic, partitions in document.items() if topic not in _NOTES}
 
 
 def nest(flat: Offsets) -> dict[str, dict[str, int]]:

@@ -38,6 +38,7 @@ from barnabas.spark.source.planner import (
     PartitionRange,
     StreamPlanner,
     check_losses,
+    divergences,
     missing_ends,
     plan_ranges,
     plan_replay,
@@ -184,6 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._followed: Position | None = None
         self._reported: set[Loss] = set()
         self._has_checked = False
+        self._has_planned = False
 
     # -- positions
     # -------------------------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             prepare_dead_letters(client, self._options.formats, {tp.topic for tp in partitions})
             view = client.log_view(partitions)
             offsets = client.resolve(self._options.starting, partitions, view, starting=True)
-            self._initial = Position(offsets, ids=view.ids, schemas=self._schemas()).to_json()
+            self._initial = Position(offsets, ids=view.ids, schemas=self._schemas(), epochs=view.epochs).to_json()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -217,6 +219,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._check_schemas(position)
         client = self._client()
         view = client.with_open_transactions(self._view(client), position.offsets)
+        view = replace(view, diverged=client.diverged(position, view.epochs, view.ids))
+        self._has_planned = True
         density = client.bytes_per_offset(view) if self._options.limits.max_bytes is not None else None
         plan = self._planner.plan(
             position, view, now_ms=time.time_ns() // 1_000_000, bytes_per_offset=density, unlimited=unlimited
@@ -250,7 +254,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin, stop = Position.from_json(start), Position.from_json(end)
         earliest = client.earliest(stop.offsets)
         ids = client.topic_ids({tp.topic for tp in stop.offsets}, fresh=True)
+        rewound = client.diverged(begin, stop.epochs, ids)  # failOnDataLoss is false, else there were no such position
+        begin = replace(begin, offsets={**begin.offsets, **rewound})
         ranges, losses = plan_replay(begin, stop, earliest, ids)
+        if not self._has_planned:  # the micro-batch was planned before a restart
+            there = [tp for tp in stop.epochs if tp in earliest]
+            epochs = client.log_view(there).epochs if there else {}
+            losses += divergences(stop, client.diverged(stop, epochs, ids))
         check_losses(losses, self._options.on_data_loss)
         self._planner.record_late_losses(losses, begin, stop)
         self._report_once(losses)

@@ -8,25 +8,19 @@ the copies of an earlier leader may have others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
-from barnabas.client.cluster.fanout import LeaderResult, by_topic, send_to_leaders
 from barnabas.client.offsets import list_offsets
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import EARLIEST, EARLIEST_LOCAL, LATEST
 from barnabas.core.errors import BarnabasError, KafkaError
-from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_TOPIC_ID, REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from barnabas.core.ids import NO_TOPIC_ID, REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from barnabas.protocol.records.batch import iter_batches, iter_records
-from barnabas.protocol.wire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from barnabas.protocol.wire.remote_log_metadata import decode_metadata, metadata_partition
 from barnabas.protocol.wire.schema import Message
 from barnabas.spark.connection import LogClient
+from barnabas.spark.source.leader_epochs import epoch_ends
 from barnabas.spark.source.planner import PartitionRange
 from barnabas.spark.source.remote_plan import RemoteCopies, RemoteCopy, cover, fold_segments
 
@@ -97,40 +91,9 @@ def _with_the_leaders_records(
     left = {tp: sorted({copy.last_epoch for copy in found}) for tp, found in copies.items()}
     ends: dict[tuple[TopicPartition, int], int] = {}
     while asked := {tp: epochs.pop() for tp, epochs in left.items() if epochs}:
-        for tp, answer in client.run(_epoch_ends(client, asked)).items():
+        for tp, answer in client.run(epoch_ends(client.cluster, asked)).items():
             if not isinstance(answer, KafkaError) and answer[0] == asked[tp]:
                 ends[tp, asked[tp]] = answer[1]
     return {
         tp: [copy for copy in found if copy.end <= ends.get((tp, copy.last_epoch), -1)] for tp, found in copies.items()
     }
-
-
-async def _epoch_ends(
-    client: LogClient, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, tuple[int, int] | KafkaError]:
-    """The leader epoch that each leader has of the requested one or below, and its end offset."""
-
-    def build(part: dict[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-        return OffsetForLeaderEpochRequest(
-            replica_id=CONSUMER_REPLICA_ID,
-            topics=[
-                OffsetForLeaderTopic(
-                    topic=topic,
-                    partitions=[
-                        OffsetForLeaderPartition(partition=index, leader_epoch=part[TopicPartition(topic, index)])
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(part).items()
-            ],
-        )
-
-    def parse(response: OffsetForLeaderEpochResponse) -> Iterable[LeaderResult[tuple[int, int]]]:
-        for topic in response.topics:
-            for end in topic.partitions:
-                yield TopicPartition(topic.topic, end.partition), end.error_code, (end.leader_epoch, end.end_offset)
-
-    cluster = client.cluster
-    return await send_to_leaders(
-        cluster, epochs, build, parse, what="Listing the ends of leader epochs", deadline=cluster.deadline()
-    )

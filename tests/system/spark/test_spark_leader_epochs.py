@@ -1,0 +1,48 @@
+"""A position of an earlier leader, against the log that a broker has now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.core.ids import TopicPartition
+from barnabas.spark.connection import LogClient
+from barnabas.spark.errors import DataLossError
+from barnabas.spark.schema import DEFAULT_COLUMNS
+from barnabas.spark.source.positions import Position
+from barnabas.spark.source.reader import stream_reader
+from barnabas.testing.process import BrokerProcess
+from tests.system.spark.broker import Topics, values
+
+pytestmark = pytest.mark.system
+
+TP = TopicPartition("t", 0)
+
+
+def test_a_position_behind_which_an_earlier_leader_had_more_records_stops_the_query(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker:
+        client = LogClient({"bootstrap.servers": broker.bootstrap_servers})
+        topics = Topics(broker.bootstrap_servers, client)
+        topics.create("t")
+        topics.produce("t", values(10))
+        before = client.log_view([TP])
+        read = Position(before.latest, ids=before.ids, epochs=before.epochs)
+        lost = Position({TP: 20}, ids=before.ids, epochs=before.epochs)  # that leader had ten records more
+        broker.kill()
+        broker.start()
+        topics.produce("t", values(30, start=10))
+        client.close()
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t"}
+        columns: Any = SimpleNamespace(names=list(DEFAULT_COLUMNS))
+        stream = stream_reader(options, columns)
+        end = stream.latestOffset(read.to_json(), stream.getDefaultReadLimit())
+        assert Position.from_json(end).epochs[TP] > before.epochs[TP]
+        assert [(task.range.start, task.range.end) for task in stream.partitions(read.to_json(), end)] == [(10, 40)]
+        with pytest.raises(DataLossError, match="the log has other records from offset 10 on"):
+            stream.latestOffset(lost.to_json(), stream.getDefaultReadLimit())
+        anew = stream_reader(options | {"failOnDataLoss": "false"}, columns)
+        end = anew.latestOffset(lost.to_json(), anew.getDefaultReadLimit())
+        assert [(task.range.start, task.range.end) for task in anew.partitions(lost.to_json(), end)] == [(10, 40)]
