@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +49,7 @@ from barnabas.spark.mirror.copying.planner import CopyPlanner, SourceView
 from barnabas.spark.options import OnDataLoss
 from barnabas.spark.records import registries
 from barnabas.spark.source.options import Limits
-from barnabas.spark.source.planner import LogOffsets, StreamPlanner, plan_replay
+from barnabas.spark.source.planner import LogOffsets, StreamPlanner, diverged_at, plan_replay
 from barnabas.spark.source.positions import Position
 
 FILE = Path(__file__).parent / "positions.txt"
@@ -56,14 +57,18 @@ TP = TopicPartition("orders", 0)
 Answer = Callable[[bool], str]
 
 
-def topic(ids: Mapping[str, str], earliest: int, latest: int, stored: Mapping[str, str] | None = None) -> Answer:
-    """A query of Spark that has read the topic with the id A up to 50."""
+def topic(
+    ids: Mapping[str, str], earliest: int, latest: int, stored: Mapping[str, str] | None = None, same: int = 50
+) -> Answer:
+    """A query of Spark that has read the topic with the id A up to 50. The log has what was read up to `same`."""
 
     def answer(fails: bool) -> str:
         planner = StreamPlanner(Limits(), OnDataLoss.FAIL if fails else OnDataLoss.SKIP)
         start = Position({TP: 50}, ids={"orders": "A"} if stored is None else stored)
-        plan = planner.plan(start, LogOffsets({TP: earliest}, {TP: latest}, ids), now_ms=0)
-        ranges, _ = plan_replay(start, plan.end, {TP: earliest}, ids)
+        diverged = diverged_at(start, {TP: same})
+        plan = planner.plan(start, LogOffsets({TP: earliest}, {TP: latest}, ids, diverged=diverged), now_ms=0)
+        rewound = replace(start, offsets={**start.offsets, **diverged})
+        ranges, _ = plan_replay(rewound, plan.end, {TP: earliest}, ids)
         adopted = f", adopts {', '.join(plan.adopted)}" if plan.adopted else ""
         return (", ".join(f"reads {part.start} to {part.end}" for part in ranges) or "reads nothing") + adopted
 
@@ -214,15 +219,20 @@ def has_purged(position: BinlogPosition) -> None:
 
 class FakeDatabase:
     def __init__(
-        self, marks: Mapping[str, str], row: str | None, below: bool, switches: Switches | None = None
+        self,
+        marks: Mapping[str, str],
+        row: str | None,
+        below: bool,
+        switches: Switches | None = None,
+        flushed: str = "0/2000",
     ) -> None:
-        self._marks, self._row, self._below, self._switches = marks, row, below, switches
+        self._marks, self._row, self._below, self._switches, self._flushed = marks, row, below, switches, flushed
 
     def moment(self, table: PolledTable) -> Mapping[str, str]:
-        return {"lsn": "0/2000"}
+        return {"lsn": "0/2000", "flushed": self._flushed}
 
     def gap(self, stored: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-        return timeline_gap(stored, found, self._load, "reader")
+        return timeline_gap(stored, found, self._load, lambda: self._flushed, "reader")
 
     def _load(self, timeline: int) -> Switches:
         if self._switches is None:
@@ -248,6 +258,7 @@ def polled(
     mode: str = "incrementing",
     known: bool = True,
     switches: Switches | None = None,
+    flushed: str = "0/3000",
 ) -> Answer:
     """A polled table that was read up to the number 100; `row` is the row of that number now."""
 
@@ -261,7 +272,7 @@ def polled(
         old = {"system": "1", "timeline": "1", "oid": "1", "file": "1"}
         before = PollingSource(options, FakeDatabase(old, "old", True))  # type: ignore[arg-type]
         stored = before._with_row(table, columns, position, old) if known else {}
-        source = PollingSource(options, FakeDatabase(marks, row, below, switches))  # type: ignore[arg-type]
+        source = PollingSource(options, FakeDatabase(marks, row, below, switches, flushed))  # type: ignore[arg-type]
         begin, _ = source._checked(table, columns, position, stored)
         return "reads on" if begin == position else "reads from the beginning"
 
@@ -296,6 +307,7 @@ CASES: dict[str, dict[str, Answer]] = {
         "created again, and aged": topic({"orders": "B"}, 70, 150),
         "deleted records": topic({"orders": "A"}, 60, 80),
         "a truncated log": topic({"orders": "A"}, 0, 40),
+        "truncated by an unclean election, and longer since": topic({"orders": "A"}, 0, 80, same=40),
         "a checkpoint without ids": topic({"orders": "A"}, 0, 80, {}),
         "created again, brokers without ids": topic({}, 0, 150),
     },
@@ -372,6 +384,9 @@ CASES: dict[str, dict[str, Answer]] = {
         "a promoted standby, truncated since": polled({"timeline": "2", "file": "2"}, "new", switches=((1, 0x2000),)),
         "a restored server, other rows": polled({"timeline": "2"}, "new", switches=((1, 0x1FFF),)),
         "a restored server, row gone": polled({"timeline": "2"}, None, switches=((1, 0x1FFF),)),
+        "an older copy of the server": polled({"oid": "1"}, "new", flushed="0/1FFF"),
+        "an older copy of the server, row gone": polled({"oid": "1"}, None, flushed="0/1FFF"),
+        "an older copy of the server, with the row": polled({"oid": "1"}, flushed="0/1FFF"),
         "truncated": polled({"oid": "1", "file": "2"}, "new"),
         "truncated, numbers go on": polled({"oid": "1", "file": "2"}, None, below=False),
         "rewritten or moved": polled({"oid": "2", "file": "2"}),

@@ -6,6 +6,7 @@ So the file is open during a poll only, and a poll that finds it locked is repea
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from barnabas import __version__
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import Connector
 from barnabas.spark.connectors.events.changes import ColumnSchema, TableSchema
+from barnabas.spark.connectors.polling.counted_history import CountedHistory, file_mark
 from barnabas.spark.connectors.polling.duckdb_values import is_text, staged_type, to_column
 from barnabas.spark.connectors.polling.errors import DatabaseLockedError, PolledTableError, PollingError
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
@@ -28,6 +30,7 @@ from barnabas.spark.connectors.sql.polling import PolledTable, TimeForm
 from barnabas.spark.identities import Marks
 
 ROWS_AT_ONCE: Final = 50_000
+_HEADER_BYTES: Final = 4096
 _DIGITS: Final = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}
 _TABLES: Final = (
     "SELECT table_schema, table_name, table_type FROM information_schema.tables"
@@ -71,7 +74,7 @@ def _driver() -> Any:
     return duckdb
 
 
-class DuckdbDatabase:
+class DuckdbDatabase(CountedHistory):
     """A PolledDatabase."""
 
     lost: tuple[type[Exception], ...] = (DatabaseLockedError,)
@@ -116,16 +119,17 @@ class DuckdbDatabase:
     def marks(self, table: PolledTable) -> Marks:
         """The file. DuckDB numbers its tables anew whenever the file is opened, and so has nothing that tells a table
         from one that is created again in the same file."""
-        if table.query is not None:
-            return {}
-        file = Path(self._path).stat()
-        return {"file": f"{file.st_dev}-{file.st_ino}"}
+        return {"file": file_mark(Path(self._path))}
 
-    def moment(self, table: PolledTable) -> Marks:
-        return {}
-
-    def gap(self, stored: Marks, found: Marks) -> str | None:
-        return ""
+    def count(self) -> int | None:
+        """The number of checkpoints, in the newer one of the two headers; None if the file is encrypted. Source:
+        DuckDB's `single_file_block_manager.cpp`."""
+        with Path(self._path).open("rb") as file:
+            begin = file.read(3 * _HEADER_BYTES)
+        magic, (flags,) = begin[8:12], struct.unpack_from("<Q", begin, 20)
+        if magic != b"DUCK" or flags & 1:
+            return None
+        return max(int(struct.unpack_from("<Q", begin, place * _HEADER_BYTES + 8)[0]) for place in (1, 2))
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:

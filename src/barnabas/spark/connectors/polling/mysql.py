@@ -25,6 +25,7 @@ from barnabas.spark.connectors.mysql.errors import MysqlSourceError, ServerConne
 from barnabas.spark.connectors.mysql.options import MysqlOptions
 from barnabas.spark.connectors.mysql.session import MysqlSession, readable
 from barnabas.spark.connectors.mysql.text_rows import decode_columns
+from barnabas.spark.connectors.polling.counted_history import PARTITIONS_MAX, CountedHistory
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
 from barnabas.spark.connectors.polling.output import QUERY, make_polled_output, polled_columns
 from barnabas.spark.connectors.polling.ports import PolledColumns
@@ -92,12 +93,19 @@ _CREATED: Final = (
     " WHERE table_schema = %s AND table_name = %s AND table_type = 'BASE TABLE'"
 )
 _SERVER: Final = "SHOW GLOBAL VARIABLES LIKE 'server_uuid'"
+_FLUSHED: Final = (
+    "SHOW GLOBAL STATUS WHERE variable_name IN ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')"
+)
+"""Of MariaDB, and of MySQL since 8.0.30."""
+
+_PATTERN: Final = str.maketrans({character: f"\\{character}" for character in "\\%_"})
+"""Makes a name part of a pattern of LIKE."""
 
 MYSQL_POLLING: Final = _connector("mysql")
 MARIADB_POLLING: Final = _connector("mariadb")
 
 
-class MysqlDatabase:
+class MysqlDatabase(CountedHistory):
     """A PolledDatabase."""
 
     lost: tuple[type[Exception], ...] = (ServerConnectionError,)
@@ -142,22 +150,32 @@ class MysqlDatabase:
         return PolledColumns(TableSchema(database, "", name, found, ()), ", ".join(selected), forms, zoned)
 
     def marks(self, table: PolledTable) -> Marks:
-        """The server, when the table was created, and its number in InnoDB, for a user with the privilege PROCESS:
-        TRUNCATE gives it another one, and so do commands that rewrite the table. MariaDB's servers have no id."""
+        """The server, when the table was created, and the numbers of the table and its partitions in InnoDB, for a user
+        with the privilege PROCESS: TRUNCATE gives other ones, and so do commands that rewrite the table. MariaDB's
+        servers have no id."""
+        servers = self.rows(Statement(_SERVER), "reading the id of the server")
+        marks = {str(name).removesuffix("_uuid"): str(uuid) for name, uuid in servers}
         if table.query is not None:
-            return {}
+            return marks
         found = self.rows(Statement(_CREATED, table.path), "reading when the table was created")
-        marks = {"created": str(found[0][0])} if found and found[0][0] else {}
-        for _, uuid in self.rows(Statement(_SERVER), "reading the id of the server"):
-            marks["server"] = str(uuid)
-        number = self._number(table)
-        return marks if number is None else {**marks, "number": number}
+        if found and found[0][0]:
+            marks["created"] = str(found[0][0])
+        return {**marks, **self._numbers_of(table)}
 
-    def _number(self, table: PolledTable) -> str | None:
-        """The number of a table in InnoDB; None if the user may not see it."""
+    def count(self) -> int | None:
+        """The end of InnoDB's log on the disk."""
+        found = self.rows(Statement(_FLUSHED), "reading the position of InnoDB's log")
+        return int(found[0][1]) if found else None
+
+    def _numbers_of(self, table: PolledTable) -> Marks:
+        """The number of a table, or of each of its partitions, in InnoDB; none if the user may not see them."""
+        name = "/".join(table.path)
+        partitions = name.translate(_PATTERN) + "#p#%"
         for view in self._numbers:
             statement = Statement(
-                f"SELECT table_id FROM information_schema.{view} WHERE name = %s", ("/".join(table.path),)
+                f"SELECT name, table_id FROM information_schema.{view} WHERE name = %s OR name LIKE %s"
+                f" LIMIT {PARTITIONS_MAX}",
+                (name, partitions),
             )
             try:
                 found = self.rows(statement, "reading the number of the table")
@@ -166,15 +184,9 @@ class MysqlDatabase:
             except MysqlSourceError:  # another kind of server, or no PROCESS
                 continue
             self._numbers = (view,)
-            return str(found[0][0]) if found else None
+            return {f"number{str(one)[len(name) :].lower()}": str(number) for one, number in found}
         self._numbers = ()
-        return None
-
-    def moment(self, table: PolledTable) -> Marks:
         return {}
-
-    def gap(self, stored: Marks, found: Marks) -> str | None:
-        return ""
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         session = self._session()

@@ -45,18 +45,20 @@ class PolledDatabase(Protocol):
         """The columns of a table or query. Raises PolledTableError if there is no such table."""
 
     def marks(self, table: PolledTable) -> Marks:
-        """What tells a table from another one of its name (`spark/identities.py`); empty for a query or a view. A mark
-        may also change when the database rewrites the table: the reader then compares the last row that it has read.
+        """What tells a table from another one of its name (`spark/identities.py`); for a query or a view, what tells
+        its server or file from another one. A mark may also change when the database rewrites the table: the reader
+        then compares the last row that it has read.
         """
 
     def moment(self, table: PolledTable) -> Marks:
-        """How far the history has come that the database keeps of a table, for `gap`; empty if it keeps none. It is
-        stored beside the marks, under other names. All rows that were read before are in the history up to there.
+        """How far the history has come that the database keeps, for `gap`; empty if it keeps none. It is stored beside
+        the marks, under other names. All rows that were read before are in the history up to there.
         """
 
     def gap(self, stored: Marks, found: Marks) -> str | None:
-        """Whether a table with other marks is the same one, because the database's history goes through the moment that
-        was stored with the marks: None if so. Otherwise what is known about it, as sentences for an error, or "".
+        """None if the table with the marks `found` is the one that was read: it has the same marks, or the database's
+        history goes through the moment that was stored with the marks; and it is no older copy of that one. Otherwise
+        what is known about it, as sentences for an error, or "".
         """
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:

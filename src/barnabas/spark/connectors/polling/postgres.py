@@ -11,6 +11,7 @@ from barnabas import __version__
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import Connector
 from barnabas.spark.connectors.events.changes import TableSchema
+from barnabas.spark.connectors.polling.counted_history import PARTITIONS_MAX
 from barnabas.spark.connectors.polling.errors import PolledTableError
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
 from barnabas.spark.connectors.polling.output import QUERY, make_polled_output, polled_columns
@@ -56,26 +57,41 @@ _NOT_NULL: Final = (
 )
 
 _MARK_NAMES: Final = ("system", "timeline", "oid", "file")
-MARKS: Final = (
+_SYSTEM: Final = (
     "SELECT (SELECT system_identifier::text FROM pg_control_system()),"
     " CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())"
-    f" ELSE {TIMELINE} END::text, c.oid::text, pg_relation_filenode(c.oid)::text"
-    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'm')"
+    f" ELSE {TIMELINE} END::text"
+)
+MARKS: Final = (
+    f"{_SYSTEM}, c.oid::text, pg_relation_filenode(c.oid)::text"
+    " FROM (SELECT) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " AND n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'm')) ON true"
 )
 """The server, its history, which a restored backup and a promoted standby leave, the table, and the file, which
-TRUNCATE replaces, and other commands that rewrite the table, too."""
+TRUNCATE replaces, and other commands that rewrite the table, too. A view has the first two."""
+
+_PARTITIONS: Final = (
+    "WITH RECURSIVE part(id) AS (SELECT %s::oid UNION SELECT i.inhrelid FROM pg_inherits i JOIN part"
+    " ON i.inhparent = part.id) SELECT 'file of ' || c.relname, pg_relation_filenode(c.oid)::text"
+    f" FROM part JOIN pg_class c ON c.oid = part.id WHERE c.relkind = 'r' ORDER BY c.oid DESC LIMIT {PARTITIONS_MAX}"
+)
+"""The files of the partitions of a table, which has none itself."""
 
 MOMENT: Final = "lsn"
+FLUSHED: Final = "flushed"
+_INSERTED: Final = (
+    "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
+)
+_FLUSHED: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_flush_lsn() END::text"
 _MOMENT: Final = (
     "WITH RECURSIVE part(id) AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = %s"
     " UNION SELECT i.inhrelid FROM pg_inherits i JOIN part ON i.inhparent = part.id)"
-    " SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
-    " FROM part JOIN pg_class c ON c.oid = part.id HAVING bool_and(c.relpersistence = 'p')"
+    f" SELECT CASE WHEN bool_and(c.relpersistence = 'p') THEN {_INSERTED} END, {_FLUSHED}"
+    " FROM part JOIN pg_class c ON c.oid = part.id"
 )
-"""A position in the log behind the commits of all rows that were read before. No row for a table that is not logged,
-or has a part that is not: it is empty after a promotion."""
+"""A position in the log behind the commits of all rows that were read before, and how much of the log is on the disk.
+The first is NULL for a table that is not logged, or has a part that is not: it is empty after a promotion."""
 
 Switches = Sequence[tuple[int, int]]
 """Each earlier timeline of a server, and where its log left it."""
@@ -159,17 +175,25 @@ class PostgresDatabase:
         return PolledColumns(TableSchema(database, schema, name, columns, ()), selected, forms, zoned)
 
     def marks(self, table: PolledTable) -> Marks:
-        if table.query is not None:
-            return {}
-        found = self.rows(Statement(MARKS, table.path), "reading the number of the table")
-        return {} if not found else {name: one for name, one in zip(_MARK_NAMES, found[0], strict=True) if one}
+        statement = Statement(_SYSTEM) if table.query is not None else Statement(MARKS, table.path)
+        (found,) = self.rows(statement, "reading the numbers of the server and of the table")
+        marks = {name: one for name, one in zip(_MARK_NAMES, found, strict=False) if one}
+        if "oid" in marks and "file" not in marks:
+            marks |= dict(self.rows(Statement(_PARTITIONS, (marks["oid"],)), "reading the numbers of the partitions"))
+        return marks
 
     def moment(self, table: PolledTable) -> Marks:
-        found = self.rows(Statement(_MOMENT, table.path), "reading the position of the log")
-        return {MOMENT: found[0][0]} if found and found[0][0] else {}
+        of_query = Statement(f"SELECT {_INSERTED}, {_FLUSHED}")
+        statement = of_query if table.query is not None else Statement(_MOMENT, table.path)
+        (found,) = self.rows(statement, "reading the position of the log")
+        return {name: one for name, one in zip((MOMENT, FLUSHED), found, strict=True) if one}
 
     def gap(self, stored: Marks, found: Marks) -> str | None:
-        return timeline_gap(stored, found, self._switches, self._options.connection["user"])
+        return timeline_gap(stored, found, self._switches, self._flushed, self._options.connection["user"])
+
+    def _flushed(self) -> str | None:
+        ((lsn,),) = self.rows(Statement(f"SELECT {_FLUSHED}"), "reading the position of the log")
+        return None if lsn is None else str(lsn)
 
     def _switches(self, timeline: int) -> Switches:
         return load_switches(self._options, timeline)
@@ -219,11 +243,18 @@ class PostgresDatabase:
             )
 
 
-def timeline_gap(stored: Marks, found: Marks, load: Callable[[int], Switches], user: str) -> str | None:
-    """The gap (`PolledDatabase.gap`) between marks of which only the timeline differs. `load` reads the history of a
-    timeline.
+def timeline_gap(
+    stored: Marks, found: Marks, load: Callable[[int], Switches], flushed: Callable[[], str | None], user: str
+) -> str | None:
+    """The gap (`PolledDatabase.gap`) between marks of which only the timeline differs, or none. `load` reads the
+    history of a timeline, and `flushed` how much of the log is on the disk; None for a standby, which only lags behind.
     """
     differing = {name for name, mark in found.items() if stored.get(name, mark) != mark}
+    if not differing:
+        end = flushed() if FLUSHED in stored else None
+        if end is None or parse_lsn(end) >= parse_lsn(stored[FLUSHED]):
+            return None
+        return f" The query has read up to {stored[FLUSHED]} of the server's log, which ends at {end} now."
     if differing != {"timeline"} or MOMENT not in stored:
         return ""
     timeline, lsn = int(found["timeline"]), stored[MOMENT]

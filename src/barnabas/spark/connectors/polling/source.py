@@ -45,7 +45,7 @@ from barnabas.spark.connectors.polling.positions import PollState, PollTarget, d
 from barnabas.spark.connectors.sql import polling
 from barnabas.spark.connectors.sql.polling import IncrementingLimit, Observation, PolledTable, PollingMode
 from barnabas.spark.errors import DataLossError, OptionError
-from barnabas.spark.identities import Belonging, adopt, belonging, replaced
+from barnabas.spark.identities import Belonging, belonging, replaced
 
 log = logging.getLogger("barnabas.spark")
 
@@ -257,19 +257,20 @@ class PollingSource:
         if begin is None:
             return self._first_position(table), found
         name, how = table_name(table), belonging(stored, found)
-        if how is Belonging.SAME:
-            return begin, stored
-        if how is Belonging.ADOPTED:
-            log.info("the query knows the table %s from now on by %s", name, found)
-            return begin, self._with_row(table, columns, begin, adopt(stored, found))
         gap = self._database.gap(stored, found)
+        if gap is None and how is Belonging.SAME:
+            return begin, stored
+        known = {**stored, **found}
         if gap is None:
-            log.info("the table %s is the same on a server that has all that was read (%s)", name, found)
-            return begin, self._with_row(table, columns, begin, {**stored, **found})
+            log.info("the query knows the table %s from now on by %s", name, found)
+            return begin, self._with_row(table, columns, begin, known)
         if self._goes_on(table, columns, begin, stored):
             log.warning("the table %s was rewritten or replaced: it is read on from its position (%s)", name, found)
-            return begin, self._with_row(table, columns, begin, {**stored, **found})
-        problem = replaced(f"the table {name}", stored, found)
+            return begin, self._with_row(table, columns, begin, known)
+        if how is Belonging.REPLACED:
+            problem = replaced(f"the table {name}", stored, found)
+        else:
+            problem = f"the table {name} was replaced by an older copy"
         if self._options.fails_on_data_loss:
             raise DataLossError(
                 f"{problem}.{gap} The rows of the new table up to the position {begin.incrementing} were never read."
@@ -283,7 +284,7 @@ class PollingSource:
         self, table: PolledTable, columns: PolledColumns, position: polling.Position, marks: dict[str, str]
     ) -> dict[str, str]:
         """The marks with a digest of the row at a position, and the moment up to which the database was read."""
-        if not marks or not table.uses_number or position == polling.START:
+        if not table.uses_number or position == polling.START:
             return marks
         digests = self._digests(table, columns, position)
         kept = {name: one for name, one in marks.items() if name != ROW}

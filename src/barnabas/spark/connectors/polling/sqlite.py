@@ -19,6 +19,7 @@ from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import Connector
 from barnabas.spark.connectors.events.changes import ColumnSchema, TableSchema
 from barnabas.spark.connectors.option_rows import ConnectorOption
+from barnabas.spark.connectors.polling.counted_history import CountedHistory, file_mark
 from barnabas.spark.connectors.polling.errors import DatabaseLockedError, PolledTableError, PollingError
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
 from barnabas.spark.connectors.polling.output import QUERY, make_polled_output, polled_columns
@@ -38,6 +39,7 @@ from barnabas.spark.identities import Marks
 BUSY_SECONDS: Final = 5.0
 """How long a statement waits for a writer before the source tries again."""
 ROWS_AT_ONCE: Final = 20_000
+_COUNTER: Final = slice(24, 28)
 _DEFAULT: Final = TimeRules()
 _VIEW: Final = "barnabas_polled_query"
 
@@ -81,7 +83,7 @@ SQLITE: Final = Connector(
 )
 
 
-class SqliteDatabase:
+class SqliteDatabase(CountedHistory):
     """A PolledDatabase."""
 
     lost: tuple[type[Exception], ...] = (DatabaseLockedError,)
@@ -90,6 +92,7 @@ class SqliteDatabase:
         self._path = path
         self._times = times
         self._opened: sqlite3.Connection | None = None
+        self._file = ""
 
     def list_tables(self, kinds: frozenset[TableKind]) -> list[tuple[str, ...]]:
         names = ", ".join(f"'{kind.value.lower()}'" for kind in sorted(kinds))
@@ -150,17 +153,13 @@ class SqliteDatabase:
 
     def marks(self, table: PolledTable) -> Marks:
         """The file, and the number of changes of its schema: a table that is created again changes it."""
-        if table.query is not None:
-            return {}
         ((version,),) = self.rows(Statement("PRAGMA schema_version"), "reading the version of the schema")
-        file = Path(self._path).stat()
-        return {"file": f"{file.st_dev}-{file.st_ino}", "schema": str(version)}
+        return {"file": self._file, "schema": str(version)}
 
-    def moment(self, table: PolledTable) -> Marks:
-        return {}
-
-    def gap(self, stored: Marks, found: Marks) -> str | None:
-        return ""
+    def count(self) -> int | None:
+        """The file change counter. Source: SQLite's "Database File Format", 1.3.7."""
+        with Path(self._path).open("rb") as file:
+            return int.from_bytes(file.read(_COUNTER.stop)[_COUNTER])
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:
@@ -186,10 +185,14 @@ class SqliteDatabase:
             self._opened = None
 
     def _connection(self) -> sqlite3.Connection:
+        """A connection to the file that has the name now."""
+        path = Path(self._path).absolute()
+        if not path.is_file():
+            raise PollingError(f"there is no database file {path}: correct connection.url")
+        if self._file != (file := file_mark(path)):
+            self.close()
         if self._opened is None:
-            path = Path(self._path).absolute()
-            if not path.is_file():
-                raise PollingError(f"there is no database file {path}: correct connection.url")
+            self._file = file
             self._opened = sqlite3.connect(
                 f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None
             )

@@ -417,8 +417,47 @@ def test_marks_are_adopted_once(database: Database) -> None:
     query.restart()
     assert query.batch() == []
     (marks,) = query.offsets[-1]["position"]["marks"].values()
-    assert set(marks) - {"schema"} == {"file", "row"}
+    assert set(marks) - {"schema"} == {"file", "row", "count"}
     assert query.plan() == query.offsets[-1]
+
+
+def test_a_file_that_was_replaced_while_the_query_runs_is_an_error(database: Database) -> None:
+    query = Query(database, **_named(NUMBERS))
+    database.insert(*range(1, 101))
+    query.batch()
+    database.path.rename(database.path.with_suffix(".old"))
+    database.run(CREATE)
+    database.insert(*range(1, 151), second=5)
+    with pytest.raises(DataLossError, match=r"orders was replaced: the position belongs to the one with file "):
+        query.plan()
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "SELECT * FROM orders WHERE id > 0"}], ids=["table", "query"])
+def test_an_older_copy_of_the_file_with_other_rows_is_an_error(database: Database, options: dict[str, str]) -> None:
+    query = Query(database, **_named(NUMBERS), **options)
+    database.insert(*range(1, 51))
+    copy = database.path.read_bytes()
+    database.insert(*range(51, 101))
+    assert len(query.batch()) == 100
+    database.insert(101)
+    assert len(query.batch()) == 1
+    database.path.write_bytes(copy)  # the same file, as far as its directory knows
+    database.insert(*range(51, 121), second=5)
+    query.restart()
+    with pytest.raises(DataLossError, match=r"orders|the query .* an older copy"):
+        query.plan()
+
+
+def test_a_query_over_a_file_that_was_replaced_is_an_error(database: Database) -> None:
+    query = Query(database, **_named(NUMBERS), query="SELECT * FROM orders WHERE id > 0")
+    database.insert(*range(1, 101))
+    query.batch()
+    database.path.rename(database.path.with_suffix(".old"))
+    database.run(CREATE)
+    database.insert(*range(1, 151), second=5)
+    query.restart()
+    with pytest.raises(DataLossError, match=r"was replaced: the position belongs to the one with file "):
+        query.plan()
 
 
 def test_a_mark_of_postgresql_has_the_timeline_that_capture_has() -> None:
@@ -439,7 +478,7 @@ class LoggedDatabase(SqliteDatabase):
         return {"lsn": self.lsn}
 
     def gap(self, stored: Marks, found: Marks) -> str | None:
-        return timeline_gap(stored, found, lambda timeline: ((1, 0x2000),), "reader")
+        return timeline_gap(stored, found, lambda timeline: ((1, 0x2000),), lambda: "0/4000", "reader")
 
 
 @pytest.mark.parametrize(("lsn", "goes_on"), [("0/2000", True), ("0/2001", False)])
