@@ -24,7 +24,8 @@ UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1",
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_records_that_an_unclean_election_removes_stop_the_copier(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [10, 60], ids=["shorter", "longer"])
+def test_records_that_an_unclean_election_removes_stop_the_copier(tmp_path: Path, later: int) -> None:
     """Broker 1 is the controller; the topic is on the brokers 2 and 3."""
     roles = {1: "broker,controller", 2: "broker", 3: "broker"}
     with (
@@ -49,7 +50,7 @@ def test_records_that_an_unclean_election_removes_stop_the_copier(tmp_path: Path
         pair.copy(plan)
         cluster[2].kill()
         cluster[3].start("kafka")  # it has never had the last 30 records, and leads
-        pair.source.produce("t", values(10, start=100))
+        pair.source.produce("t", values(later, start=100))
         with pair.copying(plan) as copier:
             wait_until(lambda: copier.failure() is not None, "the copier has failed")
             failure = copier.failure()

@@ -170,13 +170,18 @@ class LogClient(BlockingClient):
 
     def diverged(self, position: Position, epochs: Offsets, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
         """The partitions that have other records than those up to the position, and from which offset on. Leaders are
-        asked only where `epochs` shows that there were elections since the position was planned; what a leader does not
-        tell (Kafka before 2.1, or a missing privilege) is left out."""
+        asked only where `epochs` shows that there were elections since the position was planned. Raises KafkaError; but
+        a partition whose leader does not tell (Kafka before 2.1, or a missing privilege) is left out."""
         asked = asked_epochs(position, epochs, ids)
         if not asked:
             return {}
-        ends = self.run(epoch_ends(self.cluster, asked))
-        return diverged_at(position, {tp: end[1] for tp, end in ends.items() if not isinstance(end, KafkaError)})
+        ends = {}
+        for tp, end in self.run(epoch_ends(self.cluster, asked)).items():
+            if not isinstance(end, KafkaError):
+                ends[tp] = end[1]
+            elif end.retriable:
+                raise end
+        return diverged_at(position, ends)
 
     def topic_ids(self, topics: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
         """The ids of topics, as text, from the metadata that the client has, or, if `fresh`, that it requests now.

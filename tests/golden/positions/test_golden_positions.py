@@ -75,13 +75,15 @@ def topic(
     return answer
 
 
-def mirror(topic_id: int, earliest: int, latest: int, target_id: int = 9) -> Answer:
-    """A copier that has copied the topic with the id 1 up to 50, into the topic with the id 9."""
+def mirror(topic_id: int, earliest: int, latest: int, target_id: int = 9, same: int = 50) -> Answer:
+    """A copier that has copied the topic with the id 1 up to 50, into the topic with the id 9. The log has what was
+    copied up to `same`."""
 
     def answer(fails: bool) -> str:
         ids, targets = {"orders": UUID(int=1)}, {"a.orders": UUID(int=9)}
         planner = CopyPlanner({"orders": "a.orders"}, {TP: 50}, ids, target_ids=targets, fail_on_data_loss=fails)
-        view = SourceView({TP: earliest}, {TP: latest}, {"orders": UUID(int=topic_id)})
+        diverged = {TP: same} if same < 50 else {}
+        view = SourceView({TP: earliest}, {TP: latest}, {"orders": UUID(int=topic_id)}, diverged=diverged)
         now = {"a.orders": UUID(int=target_id)}
         planner.plan(view, {"a.orders": 1}, 0, now)
         step = planner.plan(view, {"a.orders": 1}, 60_000, now)
@@ -318,6 +320,7 @@ CASES: dict[str, dict[str, Answer]] = {
         "created again in the target": mirror(1, 0, 80, 8),
         "deleted records": mirror(1, 60, 80),
         "a truncated log": mirror(1, 0, 40),
+        "truncated by an unclean election, and longer since": mirror(1, 0, 80, same=40),
     },
     "micro-batch in a ledger": {
         "nothing, next": ledger(5, 4),

@@ -1,4 +1,4 @@
-"""A position of an earlier leader, against the log that a broker has now."""
+"""Positions of an earlier leader, of a query and of a mirror, against the log that a broker has now."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient
 from barnabas.spark.errors import DataLossError
+from barnabas.spark.mirror.copying.source import SourceClient
 from barnabas.spark.schema import DEFAULT_COLUMNS
 from barnabas.spark.source.positions import Position
 from barnabas.spark.source.reader import stream_reader
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.system
 TP = TopicPartition("t", 0)
 
 
-def test_a_position_behind_which_an_earlier_leader_had_more_records_stops_the_query(tmp_path: Path) -> None:
+def test_a_position_up_to_which_only_an_earlier_leader_had_records_is_noticed(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker") as broker:
         client = LogClient({"bootstrap.servers": broker.bootstrap_servers})
         topics = Topics(broker.bootstrap_servers, client)
@@ -46,3 +47,8 @@ def test_a_position_behind_which_an_earlier_leader_had_more_records_stops_the_qu
         anew = stream_reader(options | {"failOnDataLoss": "false"}, columns)
         end = anew.latestOffset(lost.to_json(), anew.getDefaultReadLimit())
         assert [(task.range.start, task.range.end) for task in anew.partitions(lost.to_json(), end)] == [(10, 40)]
+        mirror = SourceClient({"bootstrap.servers": broker.bootstrap_servers}, ["t"])
+        seen = [mirror.read_view(one.offsets, one.epochs, 0) for one in (read, read, lost, lost)]
+        assert [view.diverged for view in seen] == [{}, {}, {TP: 10}, {TP: 10}]
+        assert seen[0].epochs[TP] > before.epochs[TP]
+        mirror.close()

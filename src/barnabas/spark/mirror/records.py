@@ -71,6 +71,9 @@ class SourceOffset:
     source_alias: str
     partition: TopicPartition
     offset: int | None
+    leader_epoch: int | None = None
+    """That of the source partition when the copying up to the offset was planned; MirrorMaker has none, and ignores
+    it."""
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
@@ -133,7 +136,8 @@ def encode_source_offset(position: SourceOffset) -> tuple[bytes, bytes | None]:
         "topic": position.partition.topic,
     }
     key = _json([SOURCE_CONNECTOR, where])
-    return key, None if position.offset is None else _json({"offset": position.offset})
+    epoch = {} if position.leader_epoch is None else {"leader_epoch": position.leader_epoch}
+    return key, None if position.offset is None else _json({"offset": position.offset, **epoch})
 
 
 def decode_source_offset(key: bytes, value: bytes | None) -> SourceOffset | None:
@@ -143,8 +147,9 @@ def decode_source_offset(key: bytes, value: bytes | None) -> SourceOffset | None
         if connector != SOURCE_CONNECTOR:
             return None
         partition = TopicPartition(str(where["topic"]), int(where["partition"]))
-        offset = None if value is None or value == b"null" else int(json.loads(value)["offset"])
-        return SourceOffset(str(where["cluster"]), partition, offset)
+        found = None if value is None else json.loads(value)
+        offset, epoch = (None, None) if found is None else (int(found["offset"]), found.get("leader_epoch"))
+        return SourceOffset(str(where["cluster"]), partition, offset, epoch)
     except (ValueError, TypeError, KeyError) as error:
         raise MirrorRecordError(f"a record of the offsets topic has the key {key!r}, which is not valid") from error
 

@@ -122,6 +122,7 @@ class Copying:
             positions,
             stored.topic_ids,
             target_ids=stored.target_ids,
+            epochs=stored.epochs,
             start_at=options.start_at,
             fail_on_data_loss=plan.fail_on_data_loss,
         )
@@ -168,7 +169,7 @@ class Copying:
         return self._finish(step, results)
 
     def _plan_step(self, now: int) -> CopyStep:
-        view = self._source.read_view(self._planner.positions, now)
+        view = self._source.read_view(self._planner.positions, self._planner.epochs, now)
         if self._counts_ms is None or now - self._counts_ms >= COUNTS_MS:
             self._counts = self._target.partition_counts(self._plan.topics.values())
             self._counts_ms = now
@@ -208,13 +209,13 @@ class Copying:
         self._check_progress(moved, step)
         if moved or step.besides:
             try:
-                self._target.commit(self._batch_id, results, step.besides)
+                self._target.commit(self._batch_id, results, step.besides, step.epochs)
             except BarnabasError:
                 with suppress(BarnabasError):  # the next copier aborts what is left open
                     self._target.abort(results)
                 raise
             self._batch_id += 1
-            self._planner.advance(moved)
+            self._planner.advance(moved, step.epochs)
         ends = {wanted.partition: wanted.end for wanted in step.ranges}
         ranges = [self._copied(part, max(ends[part.partition], part.next_upstream)) for part in moved]
         ranges += [

@@ -8,8 +8,10 @@
 
 A partition that the target topic does not have yet waits. These records are lost: those that retention deleted before
 they were copied, those of a log that ends before the position (unclean election), and the unread ones of a topic that
-was deleted and created anew, which its topic id shows. If the topic of the target cluster was created anew, what it had
-is copied again. Gaps above the log start offset are no loss: they come from transaction markers and compaction.
+was deleted and created anew, which its topic id shows. After an unclean election the log may also be longer than the
+position, with other records before it, which the leader epochs show. If the topic of the target cluster was created
+anew, what it had is copied again. Gaps above the log start offset are no loss: they come from transaction markers and
+compaction.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class LossReason(Enum):
 
     DELETED = "deleted"
     TRUNCATED = "truncated"
+    DIVERGED = "truncated and written again"
     RECREATED = "recreated"
     TARGET_RECREATED = "target recreated"
 
@@ -80,6 +83,11 @@ class CopyLoss:
                     f"{self.partition}: the log ends at offset {self.found}, before the next offset to copy,"
                     f" {self.expected}; it was truncated by an unclean leader election, or the topic was created anew"
                 )
+            case LossReason.DIVERGED:
+                return (
+                    f"{self.partition}: records up to offset {self.expected} were copied, and the log has other ones"
+                    f" from offset {self.found} on: an unclean leader election truncated it there"
+                )
             case LossReason.RECREATED:
                 return (
                     f"{self.partition}: {self.problem}. It was deleted and created again; the old one was copied up to"
@@ -103,6 +111,11 @@ class SourceView:
     ends: Offsets = field(default_factory=dict)
     """The high watermarks of partitions whose last stable offset is before the position, because Kafka's MirrorMaker
     has copied records of an open transaction."""
+    epochs: Offsets = field(default_factory=dict)
+    """The leader epochs of partitions, as far as brokers have told them."""
+    diverged: Offsets = field(default_factory=dict)
+    """The partitions that have other records before the position than those that were copied, and from which offset
+    on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,8 @@ class CopyStep:
     besides: Stored = field(default_factory=Stored)
     losses: tuple[CopyLoss, ...] = ()
     waiting: tuple[TopicPartition, ...] = ()
+    epochs: Offsets = field(default_factory=dict)
+    """The leader epochs of the partitions at the moment of the plan."""
 
 
 class CopyPlanner:
@@ -127,14 +142,16 @@ class CopyPlanner:
         topic_ids: Mapping[str, UUID],
         *,
         target_ids: Mapping[str, UUID] | None = None,
+        epochs: Offsets | None = None,
         start_at: StartAt = StartAt.EARLIEST,
         fail_on_data_loss: bool = True,
     ) -> None:
-        """`positions`, `topic_ids` and `target_ids` are those that the target cluster has stored."""
+        """`positions`, `topic_ids`, `target_ids` and `epochs` are those that the target cluster has stored."""
         self._topics = topics
         self._positions = {tp: offset for tp, offset in positions.items() if tp.topic in topics}
         self._topic_ids = dict(topic_ids)
         self._target_ids = dict(target_ids or {})
+        self._epochs = dict(epochs or {})
         self._start_at = start_at
         self._fail_on_data_loss = fail_on_data_loss
         self._begun = False
@@ -145,6 +162,11 @@ class CopyPlanner:
     def positions(self) -> Offsets:
         """The next offset to copy of each partition."""
         return self._positions
+
+    @property
+    def epochs(self) -> Offsets:
+        """The leader epochs of the positions, where they are known."""
+        return self._epochs
 
     def plan(
         self,
@@ -169,6 +191,8 @@ class CopyPlanner:
         first = self._first_positions(view)
         self._positions.update(moved)
         self._positions.update(first)
+        epochs = {tp: epoch for tp, epoch in view.epochs.items() if tp in view.latest}
+        self._epochs.update({tp: epochs[tp] for tp in (*moved, *first) if tp in epochs})
         if self._start_at is StartAt.LATEST:
             moved |= first  # stored at once: after a restart, what has arrived meanwhile must not be skipped
         topic_ids = {
@@ -193,13 +217,16 @@ class CopyPlanner:
             else:
                 topic_id = self._topic_ids.get(tp.topic, NO_TOPIC_ID)
                 ranges.append(RangeToCopy(tp, target, self._positions[tp], view.latest[tp], topic_id))
-        return CopyStep(tuple(ranges), Stored(moved, topic_ids, targets), tuple(losses), tuple(waiting))
+        besides = Stored(moved, topic_ids, targets, {tp: epochs[tp] for tp in moved if tp in epochs})
+        return CopyStep(tuple(ranges), besides, tuple(losses), tuple(waiting), epochs)
 
-    def advance(self, copied: Iterable[PartitionCopied]) -> None:
-        """Take over the positions of a committed micro-batch."""
+    def advance(self, copied: Iterable[PartitionCopied], epochs: Offsets) -> None:
+        """Take over the positions of a committed micro-batch, which was planned at these leader epochs."""
         for part in copied:
             assert part.next_upstream >= self._positions[part.partition], "a task begins at the position"
             self._positions[part.partition] = part.next_upstream
+            if part.partition in epochs:
+                self._epochs[part.partition] = epochs[part.partition]
 
     def take_lost(self, partition: TopicPartition) -> int:
         """The lost records of a partition that were not reported yet."""
@@ -240,6 +267,10 @@ class CopyPlanner:
             if position is None or tp.topic in recreated:
                 continue
             first, last = view.earliest.get(tp, 0), view.ends.get(tp, view.latest[tp])
+            if tp in view.diverged:
+                begin = min(max(first, view.diverged[tp]), last)
+                found.append(CopyLoss(tp, LossReason.DIVERGED, position, begin, 0))
+                continue
             if position < first:
                 found.append(CopyLoss(tp, LossReason.DELETED, position, first, first - position))
             if position <= last or position < first:

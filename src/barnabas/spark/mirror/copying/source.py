@@ -12,7 +12,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.spark.connection import LogClient
 from barnabas.spark.mirror.copying.planner import SourceView
-from barnabas.spark.source.positions import SourceSubscription
+from barnabas.spark.source.positions import Position, SourceSubscription
 
 log = get_logger("barnabas.mirror")
 
@@ -43,14 +43,19 @@ class SourceClient:
         """Request everything at the next `read_view`: a task has found that its records are not in the log any more."""
         self._refreshed_ms = None
 
-    def read_view(self, positions: Mapping[TopicPartition, int], now_ms: int) -> SourceView:
-        """The source topics now; topics that do not exist are left out. Raises KafkaError."""
+    def read_view(
+        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], now_ms: int
+    ) -> SourceView:
+        """The source topics now, and what `positions` with these leader epochs are in them; topics that do not exist
+        are left out. Raises KafkaError."""
         client = self._client
         if self._refreshed_ms is None or now_ms - self._refreshed_ms >= REFRESH_MS:
             self._partitions = client.partitions(self._subscription)
-            self._earliest = self._offsets(self._partitions, EARLIEST)
+            self._earliest = _offsets(self._answers(self._partitions, EARLIEST))
             self._refreshed_ms = now_ms
-        latest = self._offsets(self._partitions, LATEST)
+        answers = self._answers(self._partitions, LATEST)
+        latest = _offsets(answers)
+        leaders = {tp: answer.leader_epoch for tp, answer in answers.items() if answer.leader_epoch >= 0}
         short = [tp for tp, end in latest.items() if end < positions.get(tp, 0)]
         known = client.cluster.metadata.topics
         names = {tp.topic for tp in latest if tp in self._earliest}
@@ -58,12 +63,14 @@ class SourceClient:
             self._earliest,
             {tp: end for tp, end in latest.items() if tp in self._earliest},
             {name: known[name].topic_id for name in sorted(names) if name in known},
-            self._offsets(short, LATEST, IsolationLevel.READ_UNCOMMITTED),
+            _offsets(self._answers(short, LATEST, IsolationLevel.READ_UNCOMMITTED)),
+            leaders,
+            client.diverged(Position(positions, epochs=epochs), leaders, {}),
         )
 
-    def _offsets(
+    def _answers(
         self, partitions: Sequence[TopicPartition], which: int, isolation: IsolationLevel | None = None
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         if not partitions:
             return {}
         client = self._client
@@ -76,13 +83,17 @@ class SourceClient:
             )
 
         answers = client.run(ask())
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
         for tp, answer in answers.items():
             if not isinstance(answer, KafkaError):
-                found[tp] = answer.offset
+                found[tp] = answer
             elif answer.retriable:
                 log.warning("a source partition does not answer", partition=str(tp), reason=str(answer))
                 self.forget()
             else:
                 raise answer
         return found
+
+
+def _offsets(answers: Mapping[TopicPartition, OffsetAndTimestamp]) -> dict[TopicPartition, int]:
+    return {tp: answer.offset for tp, answer in answers.items()}

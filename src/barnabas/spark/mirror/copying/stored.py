@@ -1,15 +1,17 @@
 """Codec: what a copier stores in the target cluster.
 
-    mm2-offsets, MirrorMaker's own      ["MirrorSourceConnector", {"cluster", "partition", "topic"}]   {"offset": N}
+    mm2-offsets, MirrorMaker's own      ["MirrorSourceConnector", {"cluster", "partition", "topic"}]
+                                            {"offset": N, "leader_epoch": E}
     mm2-offsets, this package's         ["BarnabasMirror", {"cluster", "topic"}]                       {"topic_id": I}
                                         ["BarnabasMirrorTarget", {"cluster", "topic"}]                 {"topic_id": I}
     progress in a decision of the sink  {"offsets": {"orders": {"0": 1200, "1": 1187}}, "topic_ids": {"orders": I},
-                                        "target_ids": {"a.orders": I}}: the next upstream offsets
+                                        "target_ids": {"a.orders": I}, "epochs": {"orders": {"0": E, "1": E}}}: the next
+                                        upstream offsets
 
 N is the last upstream offset that was passed, so MirrorMaker continues at N + 1. It may be that of a transaction
 marker. The topic ids show that a topic was created anew while no copier was running: one of the source cluster, whose
-records are others, or one of the target cluster, which lacks what was copied. MirrorMaker ignores keys that are not its
-own.
+records are others, or one of the target cluster, which lacks what was copied. The leader epoch of a position shows that
+an unclean election has replaced records before it. MirrorMaker ignores keys that are not its own, and the epoch.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class Stored:
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     target_ids: Mapping[str, UUID] = field(default_factory=dict)
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The leader epochs of the positions, where they are known."""
 
     def __bool__(self) -> bool:
         return bool(self.positions or self.topic_ids or self.target_ids)
@@ -47,7 +51,10 @@ class Stored:
 
 def encode_stored(source_alias: str, stored: Stored) -> list[Record]:
     """The records of the offsets topic."""
-    positions = [SourceOffset(source_alias, tp, offset - 1) for tp, offset in sorted(stored.positions.items())]
+    positions = [
+        SourceOffset(source_alias, tp, offset - 1, stored.epochs.get(tp))
+        for tp, offset in sorted(stored.positions.items())
+    ]
     ids = [
         _encode_topic_id(kind, source_alias, name, topic_id)
         for kind, found in ((TOPIC_IDS, stored.topic_ids), (TARGET_IDS, stored.target_ids))
@@ -62,6 +69,8 @@ def encode_progress(stored: Stored) -> str:
     for field_name, found in (("topic_ids", stored.topic_ids), ("target_ids", stored.target_ids)):
         if found:
             document[field_name] = {name: str(topic_id) for name, topic_id in sorted(found.items())}
+    if stored.epochs:
+        document["epochs"] = nest(stored.epochs)
     return json.dumps(document, separators=(",", ":"))
 
 
@@ -70,14 +79,16 @@ def companions(offsets_topic: str, source_alias: str, progress: Iterable[str]) -
     positions: dict[TopicPartition, int] = {}
     topic_ids: dict[str, UUID] = {}
     target_ids: dict[str, UUID] = {}
+    epochs: dict[TopicPartition, int] = {}
     for text in progress:
         document = json.loads(text)
         positions |= flatten(document["offsets"], "the progress in the ledger")
         topic_ids |= {str(name): UUID(topic_id) for name, topic_id in document.get("topic_ids", {}).items()}
         target_ids |= {str(name): UUID(topic_id) for name, topic_id in document.get("target_ids", {}).items()}
+        epochs |= flatten(document.get("epochs", {}), "the progress in the ledger")
     if not offsets_topic:
         return []
-    records = encode_stored(source_alias, Stored(positions, topic_ids, target_ids))
+    records = encode_stored(source_alias, Stored(positions, topic_ids, target_ids, epochs))
     return [CompanionRecord(offsets_topic, key, value) for key, value in records]
 
 

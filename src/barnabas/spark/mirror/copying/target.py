@@ -101,6 +101,7 @@ class TargetClient(BlockingClient):
         positions: dict[TopicPartition, int] = {}
         topic_ids: dict[str, UUID] = {}
         target_ids: dict[str, UUID] = {}
+        epochs: dict[TopicPartition, int] = {}
         counts = await self._counts([options.offsets_topic]) if options.offsets_topic else {}
         count = counts.get(options.offsets_topic, 0)
         if not count:
@@ -118,13 +119,16 @@ class TargetClient(BlockingClient):
             position = decode_source_offset(key, value)
             if position is None or position.source_alias != options.source_alias:
                 return
+            epochs.pop(position.partition, None)
             if position.offset is None:
                 positions.pop(position.partition, None)
-            else:
-                positions[position.partition] = position.offset + 1
+                return
+            positions[position.partition] = position.offset + 1
+            if position.leader_epoch is not None:
+                epochs[position.partition] = position.leader_epoch
 
         await TopicReader(self._cluster, options.offsets_topic, count).read_new(on_record)
-        return Stored(positions, topic_ids, target_ids)
+        return Stored(positions, topic_ids, target_ids, epochs)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
@@ -147,25 +151,31 @@ class TargetClient(BlockingClient):
             generation = self.run(self._driver.recover(self._options.name))
             self._state = replace(self._state, generation=generation)
 
-    def commit(self, batch_id: int, results: Iterable[TaskResult], besides: Stored) -> None:
-        """Commit what the tasks have copied, and store their positions and what is to be stored `besides`. Raises
-        DeliveryError and KafkaError."""
-        self.run(self._commit(batch_id, list(results), besides))
+    def commit(
+        self, batch_id: int, results: Iterable[TaskResult], besides: Stored, epochs: Mapping[TopicPartition, int]
+    ) -> None:
+        """Commit what the tasks have copied, and store their positions, with the leader epochs at which the copying was
+        planned, and what is to be stored `besides`. Raises DeliveryError and KafkaError."""
+        self.run(self._commit(batch_id, list(results), besides, epochs))
 
-    async def _commit(self, batch_id: int, results: Sequence[TaskResult], besides: Stored) -> None:
+    async def _commit(
+        self, batch_id: int, results: Sequence[TaskResult], besides: Stored, epochs: Mapping[TopicPartition, int]
+    ) -> None:
         reached = [{part.partition: part.next_upstream for part in result.partitions} for result in results]
         if not self._options.transactional:
             positions = dict(besides.positions)
             for part in reached:
                 positions |= part
-            records = encode_stored(self._options.source_alias, replace(besides, positions=positions))
+            stored = replace(besides, positions=positions, epochs={**besides.epochs, **epochs})
+            records = encode_stored(self._options.source_alias, stored)
             await self._write(records)
             return
         progress = [Progress("", encode_progress(besides))] if besides else []
         for result, part in zip(results, reached, strict=True):
             if part:
                 identity = "" if result.transaction is None else result.transaction.transactional_id
-                progress.append(Progress(identity, encode_progress(Stored(part))))
+                known = {tp: epochs[tp] for tp in part if tp in epochs}
+                progress.append(Progress(identity, encode_progress(Stored(part, epochs=known))))
         transactions = tuple(result.transaction for result in results if result.transaction is not None)
         batch = MicroBatch(batch_id, self._state.generation, transactions, tuple(progress))
         if await self._driver.commit(self._options.name, batch) is not Verdict.DECIDE:

@@ -43,7 +43,7 @@ def test_a_step_copies_from_the_positions_to_the_ends() -> None:
     plan = planner({A0: 5, A1: 9})
     step = plan.plan(view({A0: 8, A1: 9, B0: 2}, {B0: 1}), COUNTS, 0)
     assert step.ranges == (wanted(A0, "x.a", 5, 8), wanted(B0, "x.b", 1, 2))
-    plan.advance([PartitionCopied(A0, 7), PartitionCopied(B0, 4)])
+    plan.advance([PartitionCopied(A0, 7), PartitionCopied(B0, 4)], {})
     assert plan.positions == {A0: 7, A1: 9, B0: 4}
 
 
@@ -92,6 +92,20 @@ def test_a_shorter_log_is_a_loss_only_if_it_stays_so() -> None:
     (loss,) = plan.plan(view({A0: 4}), COUNTS, 3_000 + TRUNCATION_GRACE_MS).losses
     assert (loss.reason, loss.expected, loss.found, loss.records) == (LossReason.TRUNCATED, 5, 4, 1)
     assert plan.positions == {A0: 4}
+
+
+def test_a_log_that_was_truncated_and_written_again_is_noticed_although_it_is_longer() -> None:
+    seen = view({A0: 30, A1: 4})
+    seen = SourceView(seen.earliest, seen.latest, seen.topic_ids, epochs={A0: 6, A1: 6}, diverged={A0: 3})
+    with pytest.raises(MirrorDataLossError, match=r"a-0: records up to offset 5 were copied, .* from offset 3 on"):
+        planner({A0: 5, A1: 2}).plan(seen, COUNTS, 0)
+    plan = planner({A0: 5, A1: 2}, epochs={A0: 5, A1: 5}, fail_on_data_loss=False)
+    step = plan.plan(seen, COUNTS, 0)
+    assert step.ranges == (wanted(A0, "x.a", 3, 30), wanted(A1, "x.a", 2, 4))
+    assert (step.besides.positions, step.besides.epochs, step.epochs) == ({A0: 3}, {A0: 6}, {A0: 6, A1: 6})
+    assert plan.epochs == {A0: 6, A1: 5}
+    plan.advance([PartitionCopied(A1, 4)], step.epochs)
+    assert plan.epochs == {A0: 6, A1: 6}
 
 
 def test_an_open_transaction_before_the_position_is_no_shorter_log() -> None:

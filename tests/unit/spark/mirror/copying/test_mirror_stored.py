@@ -33,6 +33,16 @@ def test_progress_is_stored_when_it_is_committed() -> None:
     assert companions("", "A", texts) == []
 
 
+def test_a_position_has_its_leader_epoch_if_that_is_known() -> None:
+    stored = Stored({T0: 5, T1: 7}, epochs={T0: 3})
+    records = encode_stored("A", stored)
+    assert records[0][1] == b'{"offset":4,"leader_epoch":3}'
+    found = [decode_source_offset(*record) for record in records]
+    assert [one and one.leader_epoch for one in found] == [3, None]
+    (first, second) = companions("o", "A", [encode_progress(stored)])
+    assert [(first.key, first.value), (second.key, second.value)] == records
+
+
 def test_topic_ids_are_records_that_mirror_maker_passes_over() -> None:
     ((key, value),) = encode_stored("A", Stored(topic_ids={"t": ID}))
     assert decode_topic_id(key, value) == ("A", "t", ID)
