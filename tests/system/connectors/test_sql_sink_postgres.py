@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -152,6 +153,29 @@ def test_a_server_that_dies_after_the_tasks_loses_no_rows() -> None:
         write(plan, 0, rows)  # Spark repeats the micro-batch
         with psycopg.connect(server.conninfo) as session:
             assert session.execute(f"SELECT id FROM {database.schema}.t ORDER BY id").fetchall() == [(1,), (2,)]
+
+
+def test_a_server_that_is_killed_while_a_task_stages_rows_starts_again() -> None:
+    """If its sessions roll back CREATE UNLOGGED TABLE after its main process died, PostgreSQL finds a file too many."""
+    rows = pa.RecordBatch.from_pydict({"id": [1]})
+    with PostgresServer() as server:
+        database = PostgresSinkDatabase(server)
+        database.open()
+        database.run("CREATE TABLE t (id int)")
+        plan = database.plan(dbtable="t")
+
+        def rows_and_a_kill() -> Iterator[Any]:
+            yield rows
+            database.run("INSERT INTO t VALUES (0)")  # brings the log to the disk
+            server.kill()
+
+        with pytest.raises(DatabaseSinkError):
+            stage_rows(rows_and_a_kill(), plan, AttemptId(QUERY, "run", 0, 0, 0))
+        server.start()
+        database.connection = psycopg.connect(server.conninfo, autocommit=True)
+        write(plan, 0, rows)
+        assert database.rows(f"SELECT id FROM {database.schema}.t ORDER BY id") == [(0,), (1,)]
+        assert database.stages() == []
 
 
 def test_a_name_that_the_server_shortens_is_refused(database: PostgresSinkDatabase) -> None:

@@ -1,7 +1,8 @@
 """Shell: a connection to PostgreSQL, by psycopg, for the sink.
 
-Stages are unlogged tables. A task creates them and copies its rows in one transaction, so that a task that dies leaves
-nothing behind.
+Stages are unlogged tables, each created in a transaction of its own, before rows are copied. PostgreSQL forgets how to
+recover from a rollback of CREATE UNLOGGED TABLE: if the server is killed before the rollback is in its log, it does not
+start again ("could not create file ...: File exists"). So nothing may roll back the creation of a stage.
 """
 
 from __future__ import annotations
@@ -126,9 +127,10 @@ class PostgresSinkSession:
 
     def create_stage(self, stage: StageTable) -> None:
         doing = "creating a staging table"
-        if not self._connection.info.transaction_status:
-            self._execute("BEGIN", doing)
+        if self._connection.info.transaction_status:  # rows of another stage
+            self._execute("COMMIT", doing)
         self._execute(create_stage(_POSTGRES, own_path(self._options, stage.name), stage), doing)
+        self._execute("BEGIN", doing)
 
     def load(self, stage: StageTable, rows: Any) -> None:
         names = [ORDER, DELETED, STEP, *(column.name for column in stage.columns)]

@@ -3,7 +3,7 @@ and updates the ledger, in one transaction.
 
 What a crash leaves behind:
 
-    a task before `finish`      nothing in PostgreSQL, and elsewhere stages that the next micro-batch drops
+    a task before `finish`      stages that the next micro-batch drops
     a driver before the commit  stages, and a micro-batch that Spark repeats
     a driver after the commit   the same, and the ledger has the micro-batch
     the server                  stages without rows, since PostgreSQL empties unlogged tables when it recovers: this is
