@@ -126,8 +126,7 @@ class DuckdbDatabase(CountedHistory):
         DuckDB's `single_file_block_manager.cpp`."""
         with Path(self._path).open("rb") as file:
             begin = file.read(3 * _HEADER_BYTES)
-        magic, (flags,) = begin[8:12], struct.unpack_from("<Q", begin, 20)
-        if magic != b"DUCK" or flags & 1:
+        if len(begin) < 3 * _HEADER_BYTES or begin[8:12] != b"DUCK" or struct.unpack_from("<Q", begin, 20)[0] & 1:
             return None
         return max(int(struct.unpack_from("<Q", begin, place * _HEADER_BYTES + 8)[0]) for place in (1, 2))
 
