@@ -18,11 +18,11 @@ from barnabas.core.addresses import is_loopback
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import TlsConfig
 from barnabas.protocol.transport.http.security import HttpSecurity
-from barnabas.protocol.transport.http.server import ConnectionLimits, HttpServer
+from barnabas.protocol.transport.http.server import HttpLimits, HttpServer
 from barnabas.protocol.transport.http.settings import HttpSecurityConfig, HttpTlsConfig
 
 DEFAULT_PORT = 8090
-_CONNECTIONS: Final = ConnectionLimits(total=500, of_address=125)
+_CONNECTIONS: Final = HttpLimits(total=500, of_address=125)
 
 
 class ConsoleServer:

@@ -83,9 +83,9 @@ ROWS: Final[tuple[tuple[str, str, str, str], ...]] = (
      f"and {{{_D}.NAMES_OF_REQUESTER_MAX}} of a requester",
      f"{{{_D}.TOKENS_MAX}} tokens, {{{_D}.NAMES_MAX}} of names", ""),
     ("HTTP connections (registry, Connect)",
-     f"{{{_H}.server.ConnectionLimits.of_address}} of an address; {{{_H}.connection.HEAD_S}} s for TLS and a head, "
-     f"{{{_H}.server.ConnectionLimits.body_s}} s for a body, {{{_H}.server.ConnectionLimits.receipt_s}} s for the "
-     "receipt", f"{{{_H}.server.ConnectionLimits.total}}", ""),
+     f"{{{_H}.server.HttpLimits.of_address}} of an address; {{{_H}.connection.HEAD_S}} s for TLS and a head, "
+     f"{{{_H}.server.HttpLimits.body_s}} s for a body, {{{_H}.server.HttpLimits.receipt_s}} s for the "
+     "receipt", f"{{{_H}.server.HttpLimits.total}}", ""),
     ("HTTP bodies and responses above 64 KiB (registry, Connect)",
      f"{{{_H}.gate.BodyLimits.of_request}} a body; {{{_H}.gate.BodyLimits.of_address}} of an address",
      f"{{{_H}.gate.BodyLimits.total}}", ""),

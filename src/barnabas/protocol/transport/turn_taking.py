@@ -44,6 +44,10 @@ class Waiting(Protocol):
         """The share of the connection among those of the client that it has now."""
         ...
 
+
+class WaitingForSlices(Waiting, Protocol):
+    """A connection whose requests may be long, and wait for slices."""
+
     @property
     def client(self) -> tuple[str, str]:
         """The names of the listener and of the client."""
@@ -98,7 +102,7 @@ class TurnTaking:
         self.is_busy, self.clock = True, self._busy_clock
         self._schedule()
 
-    def pause(self, connection: Waiting, *, is_first: bool) -> tuple[asyncio.Future[None], Share]:
+    def pause(self, connection: WaitingForSlices, *, is_first: bool) -> tuple[asyncio.Future[None], Share]:
         """A future that is done when the request of the connection has a slice, and the share that pays for the slice;
         `is_first` says that the request has had none yet."""
         share = self._slices.client(*connection.client)
@@ -167,7 +171,9 @@ class TurnTaking:
 
 
 @types.coroutine
-def in_turns(coroutine: Coroutine[Any, Any, T], connection: Waiting, turns: TurnTaking) -> Generator[Any, Any, T]:
+def in_turns(
+    coroutine: Coroutine[Any, Any, T], connection: WaitingForSlices, turns: TurnTaking
+) -> Generator[Any, Any, T]:
     """Run the coroutine of a request in a task. Where it pauses to let others run, as `asyncio.sleep(0)` does, it waits
     for a slice. Its client pays for each step."""
     clock = turns.clock

@@ -15,7 +15,7 @@ from barnabas.protocol.transport.http.doors import HttpDoors
 from barnabas.protocol.transport.http.gate import BodyLimits, HttpGate, application
 from barnabas.protocol.transport.http.messages import HttpRequest, HttpResponse
 from barnabas.protocol.transport.http.security import HttpSecurity
-from barnabas.protocol.transport.http.server import ConnectionLimits, HttpServer
+from barnabas.protocol.transport.http.server import HttpLimits, HttpServer
 from barnabas.protocol.transport.http.settings import HttpLoginConfig, HttpSecurityConfig
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -51,7 +51,7 @@ class Alice:
 def talk(
     conversation: Talk,
     login: Alice | None = None,
-    limits: ConnectionLimits | None = None,
+    limits: HttpLimits | None = None,
     app: Any = None,
 ) -> None:
     async def main() -> None:
@@ -217,7 +217,7 @@ def test_what_a_client_owes_has_a_deadline(sent: bytes) -> None:
                 break
         await ended(reader)
 
-    talk(conversation, limits=ConnectionLimits(head_s=0.1, body_s=0.1, receipt_s=0.1, idle_s=0.1))
+    talk(conversation, limits=HttpLimits(head_s=0.1, body_s=0.1, receipt_s=0.1, idle_s=0.1))
 
 
 def test_half_sent_requests_of_an_address_make_room_for_each_other() -> None:
@@ -231,7 +231,7 @@ def test_half_sent_requests_of_an_address_make_room_for_each_other() -> None:
         for _, other_writer in others:
             other_writer.close()
 
-    talk(conversation, limits=ConnectionLimits(of_address=3))
+    talk(conversation, limits=HttpLimits(of_address=3))
 
 
 def test_the_bodies_of_an_address_have_a_total() -> None:

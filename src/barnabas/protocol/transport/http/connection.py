@@ -1,6 +1,6 @@
 """Shell: the accepted connections of any HTTP server: their slots, their TLS, and the deadlines of their clients.
 
-    acceptor = HttpAcceptor(sock, slots, lambda: HttpConnection(slots, security, build))
+    acceptor = HttpAcceptor(sock, slots, lambda: AcceptedHttpConnection(slots, security, build))
 
 `build` makes the protocol that reads requests. It gets the plain bytes, writes to a transport as usual, and says for
 what the connection waits (`wait`), or that a request is being handled (`handle`). A connection that waits for its
@@ -79,14 +79,14 @@ class HttpAcceptor:
             self._sock.close()
 
 
-class HttpConnection(asyncio.Protocol):
+class AcceptedHttpConnection(asyncio.Protocol):
     """One connection. `security` may be without TLS."""
 
     def __init__(
         self,
         slots: HttpSlots,
         security: HttpSecurity | None,
-        build: Callable[[HttpConnection], asyncio.Protocol],
+        build: Callable[[AcceptedHttpConnection], asyncio.Protocol],
         *,
         head_s: float = HEAD_S,
     ) -> None:

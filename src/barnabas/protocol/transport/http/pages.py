@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.http.connection import HttpAcceptor, HttpConnection
+from barnabas.protocol.transport.http.connection import AcceptedHttpConnection, HttpAcceptor
 from barnabas.protocol.transport.http.doors import HttpDoors, HttpRefusal
 from barnabas.protocol.transport.http.slots import HttpSlots
 from barnabas.protocol.transport.listener import listening_socket
@@ -105,7 +105,7 @@ class PageServer:
         """Answer requests until cancelled."""
         assert self._sock is not None, "bind first"
         acceptor = HttpAcceptor(
-            self._sock, self._heads, lambda: HttpConnection(self._heads, self._security, self._reader)
+            self._sock, self._heads, lambda: AcceptedHttpConnection(self._heads, self._security, self._reader)
         )
         try:
             await asyncio.get_running_loop().create_future()
@@ -119,10 +119,10 @@ class PageServer:
         if self._sock is not None:
             self._sock.close()
 
-    def _reader(self, connection: HttpConnection) -> asyncio.Protocol:
+    def _reader(self, connection: AcceptedHttpConnection) -> asyncio.Protocol:
         return _RequestReader(self, connection)
 
-    async def answer(self, head: bytes, connection: HttpConnection) -> bytes:
+    async def answer(self, head: bytes, connection: AcceptedHttpConnection) -> bytes:
         """The response to a request with this head."""
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -171,7 +171,7 @@ class PageServer:
 class _RequestReader(asyncio.Protocol):
     """Reads the head of the request of a connection, and sends the response."""
 
-    def __init__(self, server: PageServer, connection: HttpConnection) -> None:
+    def __init__(self, server: PageServer, connection: AcceptedHttpConnection) -> None:
         self._server = server
         self._connection = connection
         self._head = bytearray()

@@ -32,7 +32,7 @@ from uvicorn.server import ServerState
 from barnabas.core.addresses import address_group
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.transport.endpoint import ListenerEndpoint
-from barnabas.protocol.transport.http.connection import HEAD_S, HttpAcceptor, HttpConnection
+from barnabas.protocol.transport.http.connection import HEAD_S, AcceptedHttpConnection, HttpAcceptor
 from barnabas.protocol.transport.http.doors import HttpDoors
 from barnabas.protocol.transport.http.gate import Application, HttpGate, application
 from barnabas.protocol.transport.http.messages import HttpHandler
@@ -40,6 +40,7 @@ from barnabas.protocol.transport.http.security import HttpSecurity
 from barnabas.protocol.transport.http.slots import HttpSlots
 from barnabas.protocol.transport.listener import listening_socket
 from barnabas.protocol.transport.turn_taking import REQUEST_S, TURN_S, TurnTaking
+from barnabas.protocol.transport.turns import Share
 
 _SHUTDOWN_S: Final = 3.0
 _ABORT_S: Final = 1.0
@@ -54,7 +55,7 @@ class HttpListenerError(BarnabasError):
     """The address of an HTTP server is invalid or cannot be bound."""
 
 
-class ConnectionLimits(Struct, frozen=True):
+class HttpLimits(Struct, frozen=True):
     """How many connections a server has, and how long it waits for their clients."""
 
     total: int = 1_000
@@ -76,14 +77,14 @@ class HttpServer:
         app: Application,
         *,
         security: HttpSecurity | None = None,
-        limits: ConnectionLimits | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         self.host = host
         self.port = port
         """The requested port; after `bind`, the port that is bound."""
         self._security = security
         self._app = app
-        self._limits = limits or ConnectionLimits()
+        self._limits = limits or HttpLimits()
         self._sock: socket.socket | None = None
         self._stopping = asyncio.Event()
 
@@ -115,15 +116,15 @@ class HttpServer:
         config.load()
         state = ServerState()
         slots, limits = HttpSlots(self._limits.total, self._limits.of_address), self._limits
-        connections: set[HttpConnection] = set()
+        connections: set[AcceptedHttpConnection] = set()
 
         turns = TurnTaking()
 
-        def build(connection: HttpConnection) -> asyncio.Protocol:
+        def build(connection: AcceptedHttpConnection) -> asyncio.Protocol:
             return _Requests(connection, connections, limits, turns, config, state)
 
         acceptor = HttpAcceptor(
-            self._sock, slots, lambda: HttpConnection(slots, self._security, build, head_s=limits.head_s)
+            self._sock, slots, lambda: AcceptedHttpConnection(slots, self._security, build, head_s=limits.head_s)
         )
         try:
             await self._stopping.wait()
@@ -153,7 +154,7 @@ def http_api(
     *,
     security: HttpSecurity | None = None,
     names: Collection[str] = (),
-    limits: ConnectionLimits | None = None,
+    limits: HttpLimits | None = None,
 ) -> HttpServer:
     """The server of an API with whole requests. `names` are the names, besides `host`, to which a server without a
     login answers."""
@@ -200,9 +201,9 @@ class _Requests(H11Protocol):
 
     def __init__(
         self,
-        connection: HttpConnection,
-        connections: set[HttpConnection],
-        limits: ConnectionLimits,
+        connection: AcceptedHttpConnection,
+        connections: set[AcceptedHttpConnection],
+        limits: HttpLimits,
         turns: TurnTaking,
         config: Config,
         state: ServerState,
@@ -217,7 +218,7 @@ class _Requests(H11Protocol):
         self._is_in_turn = self._has_events = False
         self.share = turns.turns.share("", address_group(connection.host), self)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a stream always
         super().connection_made(transport)
         self.flow: _Flow = _Flow(transport, self._wait_for_turn)
         self._connections.add(self._connection)
@@ -237,6 +238,9 @@ class _Requests(H11Protocol):
     def _wait_for_turn(self) -> None:
         if self._has_events or (self._unread and not self.flow.is_paused):
             self._turns.wait(self)
+
+    def find_share(self) -> Share:
+        return self.share
 
     def start_waiting(self) -> None:
         """Parse a piece of what was received: it is the turn of this connection."""
@@ -269,7 +273,7 @@ class _Requests(H11Protocol):
             self._has_events = True
             self._wait_for_turn()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's returns nothing
         """The client sends nothing more. It still gets the answer to a whole request, but no stream goes on."""
         is_whole = self._is_answering and self.conn.their_state is not h11.SEND_BODY
         if is_whole and not self.cycle.response_started:
