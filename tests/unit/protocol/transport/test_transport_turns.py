@@ -151,7 +151,8 @@ async def test_a_connection_that_waits_for_its_turn_is_not_read_for_ever() -> No
     transports = [cast("FakeTransport", connection._transport) for connection in connections]
     for connection in connections:
         connection.data_received(FRAME * OF_TURN)
-    assert listener.budget.requests == 3 * OF_TURN - len(handler.connections)
+    waiting = sum(len(connection._waiting) for connection in connections)
+    assert listener.budget.requests == waiting > 0, "the rest of the bursts is not parsed yet"
     assert [transport.is_reading for transport in transports] == [False] * 3
     while len(handler.connections) < 3 * OF_TURN:
         await asyncio.sleep(0)
