@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sys
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +44,15 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+
+
+def module_of(command: str) -> str:
+    """The module of a command with Kafka's name, as `pyproject.toml` has it."""
+    scripts = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["scripts"]
+    return str(scripts[command]).partition(":")[0]
+
+
 @pytest.fixture
 def cli(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """`cli("topics", "list")` is `barnabas topics list`; `cli("kafka-topics", "--list")` is Kafka's twin."""
@@ -50,7 +61,7 @@ def cli(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def run(*arguments: str, stdin: bytes = b"") -> Result:
         name = arguments[0]
         if name.startswith("kafka-"):
-            module = f"barnabas.cli.kafka.{name.removeprefix('kafka-').replace('-', '_')}"
+            module = module_of(name)
             argv = [*arguments, "--bootstrap-server", broker.bootstrap_servers]
         else:
             module, argv = "barnabas.cli.app", ["barnabas", *arguments]

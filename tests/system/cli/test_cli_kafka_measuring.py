@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from barnabas.testing import EmbeddedBroker
-from tests.system.cli.conftest import Cli, Result
+from tests.system.cli.conftest import Cli, Result, module_of
 
 STOPPED = 128 + signal.SIGTERM
 
@@ -182,11 +182,11 @@ def test_measuring_the_latency_from_end_to_end(cli: Cli, topic: str) -> None:
 def test_a_signal_ends_the_verifiable_tools_in_order(broker: EmbeddedBroker, topic: str) -> None:
     server = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic)
     endings = {
-        "verifiable_producer": ((), ["shutdown_complete", "tool_data"]),
-        "verifiable_consumer": (("--group-id", f"t-{topic}"), ["shutdown_requested", "shutdown_complete"]),
+        "kafka-verifiable-producer": ((), ["shutdown_complete", "tool_data"]),
+        "kafka-verifiable-consumer": (("--group-id", f"t-{topic}"), ["shutdown_requested", "shutdown_complete"]),
     }
-    for module, (arguments, ending) in endings.items():
-        code = f"from barnabas.cli.kafka.{module} import main; main()"
+    for name, (arguments, ending) in endings.items():
+        code = f"from {module_of(name)} import main; main()"
         command = [sys.executable, "-c", code, *server, *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

@@ -18,7 +18,7 @@ async def tool(name: str, at: int, *arguments: str) -> str:
     if name == "barnabas":
         command = [sys.executable, "-m", "barnabas", *arguments, "--bootstrap-server", f"127.0.0.1:{at}"]
     else:
-        start = f"from barnabas.cli.kafka.{name} import main; main()"
+        start = f"from barnabas.cli.kafka.cluster.{name} import main; main()"
         command = [sys.executable, "-c", start, "--bootstrap-server", f"127.0.0.1:{at}", *arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     return (done.stdout + done.stderr).strip()

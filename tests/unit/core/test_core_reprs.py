@@ -66,7 +66,7 @@ _FINE = {
     "TopicGroup.configs": "as NewTopic",
     "SqlDataset.properties": "properties of a table, which Spark shows, too",
     "ScramImage.credentials": "the repr of ScramCredential shows no key",
-    "Session.password_mark": "a part of a hash, by which the console notices a new password",
+    "LoginSession.password_mark": "a part of a hash, by which the console notices a new password",
     "SecuritySources.scram_credential": "a function",
 }
 
