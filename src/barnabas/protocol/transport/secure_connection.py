@@ -134,6 +134,7 @@ class SecureConnection(AcceptedConnection):
         self._set_deadline(HANDSHAKE_S if self._shaking_hands else AUTHENTICATION_S)
         super().enter(peer)
         if was_held:
+            self._regulate()  # from now on the client is read
             self.buffer_updated(0)  # some bytes may have arrived before the connection was held
 
     def _start_tls(self, context: ssl.SSLContext) -> None:
