@@ -17,12 +17,14 @@ threads of the process share one total (`core/inflation_total.py`).
 A refused payload leaves nothing: the exception that `decompress` raises has neither a cause nor a context, because
 their tracebacks would keep the buffers of the functions that they left.
 
-To add a codec: a member of `CompressionType`, a branch of `compress` and one of `decompress` below, and, if the format
-has frames, their largest size in `compression_frames.py`. The config tables, the producer and the command line derive
-their words from this module; validation and columnar decoding need no change. A codec with a level has a config
-`compression.<name>.level`: `server/metadata/configs/topic_keys.py` and `broker_log.py`, `server/storage/config.py`,
-`client/config.py`. A codec that older clients cannot read needs a check of the request version in
-`server/broker/handlers/data/produce.py`.
+To add a codec: a member of `CompressionType`; branches of `compress`, `_bound` and `_inflate` below, and the exceptions
+of its library in `decompress`; if the format has frames, their largest size in `compression_frames.py`. The config
+tables, the producer and the command line derive their words from this module (`pytest tests/golden --rewrite` writes
+`client/typed_settings.py`); validation and columnar decoding need no change. Metrics that clients push have their
+codecs in the order of preference: `ACCEPTED_CODECS` in `server/broker/client_metrics/instances.py`. A codec with a
+level has a config `compression.<name>.level`: `server/metadata/configs/topic_keys.py` and `broker_log.py`,
+`server/storage/config.py`, `client/config.py`, `client/foreign_configs.py`. A codec that older clients cannot read
+needs a check of the request version in `server/broker/handlers/data/produce.py`.
 
 The functions import cramjam when they are called: the module has 1.5 MB, and many brokers never get a compressed batch.
 """

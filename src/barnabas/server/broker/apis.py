@@ -6,9 +6,9 @@ advertised nor served. On the controllers' listener (`controller.listener.names`
 change the in-sync replicas of their partitions and forward requests of their clients, and controllers replicate the
 metadata log. An AdminClient with `bootstrap.controllers` may connect to it, too (KIP-919).
 
-The handler of an API is `handle` in the module of the API's name in a folder of `broker.handlers`; handlers that only
-forward have no module and are entries of the folder's `FORWARDS`. A handler is imported with the first request of the
-API to keep the start of a node fast. The needs are those of Kafka's KafkaApis and ControllerApis; a guard is the
+The handler of an API is `handle` in the module of the API's name in a folder of `broker.handlers`; a handler that only
+forwards is the function of the API's name in the folder's `forwards.py`. A handler is imported with the first request
+of the API to keep the start of a node fast. The needs are those of Kafka's KafkaApis and ControllerApis; a guard is the
 function of the API's name in a module of `broker.authorization.guards`, unless another one is named.
 """
 

@@ -1,4 +1,5 @@
-"""Shell: the metrics of topics: what was appended, read and replicated, and the changes of ISRs."""
+"""Shell: the metrics of topics: what was appended, read and replicated, the changes of ISRs, requests that wait, and
+reads of the disk."""
 
 from __future__ import annotations
 
