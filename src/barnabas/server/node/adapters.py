@@ -165,7 +165,7 @@ class ImageGroupConfigs:
         return self._number(group_id, "consumer.heartbeat.interval.ms")
 
     def consumer_assignment_interval_ms(self, group_id: str) -> int | None:
-        return self._number(group_id, "consumer.assignment.interval.ms")
+        return self._number(group_id, "consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms")
 
     def share_session_timeout_ms(self, group_id: str) -> int | None:
         return self._number(group_id, "share.session.timeout.ms")
@@ -174,13 +174,14 @@ class ImageGroupConfigs:
         return self._number(group_id, "share.heartbeat.interval.ms")
 
     def share_assignment_interval_ms(self, group_id: str) -> int | None:
-        return self._number(group_id, "share.assignment.interval.ms")
+        return self._number(group_id, "share.assignment.interval.ms", "group.share.assignment.interval.ms")
 
-    def _number(self, group_id: str, name: str) -> int | None:
+    def _number(self, group_id: str, name: str, of_broker: str = "") -> int | None:
+        """The config of the group; without one, the config `of_broker`, if it can change while the broker runs."""
         image = self._image()
         text = image.configs.group(group_id).get(name)
         if text is None:
-            return None
+            return self._view(image).broker_int(of_broker) if of_broker else None
         value = self._view(image).limited_to_bounds(name, int(text))
         assert isinstance(value, int)
         return value

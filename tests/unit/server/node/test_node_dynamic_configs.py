@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.configs.not_applied import NOT_APPLIED, STORES
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.persistent import PersistentMap
+from barnabas.server.metadata.image.small import ConfigsImage, broker_resource, group_resource
 from barnabas.server.node import typed_configs
+from barnabas.server.node.adapters import ImageGroupConfigs
 
 REBUILT = (
     *(typed_configs.BROKER, typed_configs.CLEANER, typed_configs.REPLICATION, typed_configs.CONNECTIONS),
@@ -27,3 +32,18 @@ def test_every_dynamic_broker_config_is_applied_or_rejected() -> None:
     assert sorted(dynamic - applied - NOT_APPLIED) == []
     only_for_one_mechanism = {name for name in NOT_APPLIED - dynamic if name.startswith(("sasl.", "connections."))}
     assert sorted(NOT_APPLIED - dynamic - only_for_one_mechanism) == []
+
+
+def test_a_change_of_the_intervals_of_assignments_holds_for_groups_without_a_config_of_their_own() -> None:
+    by_resource = {
+        broker_resource(None): {
+            "group.consumer.assignment.interval.ms": "700",
+            "group.share.assignment.interval.ms": "800",
+        },
+        group_resource("own"): {"consumer.assignment.interval.ms": "900"},
+    }
+    image = ClusterImage(configs=ConfigsImage(PersistentMap.of(by_resource)))
+    configs = ImageGroupConfigs(lambda: image, lambda image: ConfigView(image.configs, node_id=1))
+    assert configs.consumer_assignment_interval_ms("g") == 700
+    assert configs.share_assignment_interval_ms("g") == 800
+    assert configs.consumer_assignment_interval_ms("own") == 900

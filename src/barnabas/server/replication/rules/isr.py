@@ -140,8 +140,8 @@ def joining_soon(
 
 
 def _is_caught_up(progress: FollowerProgress, log_end_offset: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
-    """Whether the follower is caught up, or was caught up within the last replica.lag.time.max.ms. This decides who leaves
-    the ISR (`out_of_sync`), and which joining followers hold back the high watermark (`joining_soon`)."""
+    """Whether the follower is caught up, or was caught up within the last replica.lag.time.max.ms. This decides who
+    leaves the ISR (`out_of_sync`), and which joining followers hold back the high watermark (`joining_soon`)."""
     return progress.log_end_offset == log_end_offset or now_ms - progress.caught_up_ms <= replica_lag_time_max_ms
 
 
