@@ -274,6 +274,9 @@ class AcceptedConnection(asyncio.BufferedProtocol):
         if waiting or self._in_flight or not self._reading or not self._writable:
             self._regulate()
 
+    def fail(self) -> None:
+        self.close("a request of this connection failed: see the log of the node")
+
     def find_share(self) -> Share:
         if self._peer is not None:
             listener, client = self.client

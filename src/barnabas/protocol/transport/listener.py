@@ -146,9 +146,10 @@ class Listener:
 
     def accept(self, connection: AcceptedConnection, transport: asyncio.Transport) -> None:
         """Call the connection's `enter`, now or later, or its `refuse`. Its client pays for the time."""
-        began = self.turns.clock()
+        clock = self.turns.clock  # another one while connections wait
+        began = clock()
         self._admission.accept(connection, transport)
-        self.turns.charge(connection, self.turns.clock() - began)
+        self.turns.charge(connection, clock() - began)
 
     def new_usage(self) -> Usage:
         """The numbers of a new connection."""

@@ -242,9 +242,10 @@ class SecureConnection(AcceptedConnection):
 
     def _shake_hands_in_turn(self, tls: TlsTransport) -> None:
         turns = self._owner.turns
-        began, left = turns.clock(), turns.left
+        clock, left = turns.clock, turns.left  # the turns may change to another clock meanwhile
+        began = clock()
         self._continue(tls)
-        turns.left = left - max(turns.clock() - began, REQUEST_S)  # with the requests that came with its end
+        turns.left = left - max(clock() - began, REQUEST_S)  # with the requests that came with its end
 
     def _continue(self, tls: TlsTransport) -> None:
         """Process the bytes that were received."""

@@ -20,7 +20,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.turns import Share, Turns
+
+log = get_logger("barnabas.protocol.transport")
 
 T = TypeVar("T")
 
@@ -39,6 +42,10 @@ class Waiting(Protocol):
     """The share that `find_share` has returned last."""
 
     def start_waiting(self) -> None: ...
+
+    def fail(self) -> None:
+        """Close the connection: `start_waiting` has raised an exception."""
+        ...
 
     def find_share(self) -> Share:
         """The share of the connection among those of the client that it has now."""
@@ -145,9 +152,11 @@ class TurnTaking:
             self.served, self._served_waits = connection, False
             try:
                 connection.start_waiting()
-            finally:
-                self.served = None
-                turns.charge(share, before - self.left, waits=self._served_waits and connection.share is share)
+            except Exception:  # a bug in one connection must not end the turns of the others
+                log.exception("a connection failed in its turn", client=str(connection))
+                connection.fail()
+            self.served = None
+            turns.charge(share, before - self.left, waits=self._served_waits and connection.share is share)
             if self._served_waits and connection.share is not share:
                 turns.enter(connection.share)  # it has authenticated as another client in its slice
         self.is_busy = bool(turns)

@@ -118,6 +118,19 @@ def test_head_has_no_body_and_continue_is_answered() -> None:
     talk(conversation)
 
 
+def test_an_error_in_the_body_of_a_head_ends_that_connection_only() -> None:
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
+        head = b"HEAD / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n"
+        bad_reader, bad_writer = await asyncio.open_connection("127.0.0.1", port)
+        bad_writer.write(head)  # the answer of 400 has a body, which the answer to a HEAD may not have
+        await ended(bad_reader)
+        bad_writer.close()
+        assert (await ask(reader, writer, GET))[0] == 200
+
+    talk(conversation)
+
+
 def test_a_client_that_sends_nothing_more_gets_its_answer() -> None:
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(GET)

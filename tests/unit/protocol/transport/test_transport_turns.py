@@ -377,3 +377,35 @@ def test_idle_clients_are_forgotten_and_those_in_debt_last() -> None:
     assert busy.parent is not None and busy.parent.parent is not None
     assert len(busy.parent.parent.children) <= IDLE_CLIENTS_MAX + 1
     assert "busy" in busy.parent.parent.children
+
+
+class Failing:
+    """A connection with a bug."""
+
+    def __init__(self, turns: TurnTaking, name: str, *, fails: bool) -> None:
+        self.share = turns.turns.share("L", name, self)
+        self.fails = fails
+        self.calls: list[str] = []
+
+    def start_waiting(self) -> None:
+        self.calls.append("started")
+        if self.fails:
+            raise ValueError("a bug")
+
+    def fail(self) -> None:
+        self.calls.append("failed")
+
+    def find_share(self) -> Share:
+        return self.share
+
+
+async def test_a_connection_that_fails_in_its_turn_does_not_end_the_turns_of_others() -> None:
+    turns = TurnTaking()
+    bad, good = Failing(turns, "bad", fails=True), Failing(turns, "good", fails=False)
+    for _ in range(2):
+        turns.wait(bad)
+        turns.wait(good)
+        while turns.is_busy:
+            await asyncio.sleep(0)
+    assert bad.calls == ["started", "failed"] * 2
+    assert good.calls == ["started"] * 2

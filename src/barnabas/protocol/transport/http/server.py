@@ -189,10 +189,11 @@ class _Flow(FlowControl):
     def _apply(self) -> None:
         if self._reading.is_closing():
             return
-        if self.is_paused or self._is_held:
-            super().pause_reading()
+        self.read_paused = self.is_paused or self._is_held
+        if self.read_paused:  # uvicorn resumes the transport itself at the end of a body that nobody waits for
+            self._reading.pause_reading()
         else:
-            super().resume_reading()
+            self._reading.resume_reading()
 
 
 class _Requests(H11Protocol):
@@ -260,6 +261,8 @@ class _Requests(H11Protocol):
                 super().data_received(piece)
         finally:
             self._is_in_turn = False
+        if self.conn.their_state is h11.IDLE:  # no application waits for a body
+            self.flow.is_paused = False
         self._judge()
         self.flow.hold(bool(self._unread))
         self._wait_for_turn()
@@ -298,9 +301,13 @@ class _Requests(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:
-            self._connection.abort()
+            with contextlib.suppress(h11.LocalProtocolError):  # the answer to a HEAD may not have this body
+                super().send_400_response(msg)
+                return
+        self._connection.abort()
+
+    def fail(self) -> None:
+        self._connection.abort()
 
     @property
     def _is_answering(self) -> bool:
