@@ -120,6 +120,8 @@ class Dispatcher:
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         """How the connection continues after `request`, whose handler has just suspended for the first time."""
         served = self._served.apis.by_key.get(request.header.api_key)
+        if len(request.frame) > _LONG_TO_DECODE_BYTES and not API_ROWS[ApiKey(request.header.api_key)].carries_data:
+            return RequestScheduling.SEQUENTIAL  # it is not decoded yet, and has not fixed its place in the order
         alone = served is None or (self._newest is not None and self._newest.runs_alone)
         return RequestScheduling.SEQUENTIAL if served is None or alone else served.scheduling
 
