@@ -6,6 +6,7 @@ server's directory, has the same marks, and a smaller count.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,26 @@ def file_mark(path: Path) -> str:
     """What tells a file from another one of its name."""
     file = path.stat()
     return f"{file.st_dev}-{file.st_ino}"
+
+
+_KEPT: Final[dict[str, tuple[str, int]]] = {}
+"""The mark and the open descriptor of each file whose head was read."""
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first bytes of a database's file.
+
+    The descriptor stays open, because a process that closes one loses its locks on the file, those of its database
+    connections among them. ("How To Corrupt An SQLite Database File", 2.2: a reader without its lock no longer sees
+    what others write.)
+    """
+    mark = file_mark(path)
+    kept = _KEPT.get(str(path))
+    if kept is None or kept[0] != mark:
+        if kept is not None:
+            os.close(kept[1])  # of a file that has been replaced
+        kept = _KEPT[str(path)] = mark, os.open(path, os.O_RDONLY)
+    return os.pread(kept[1], size, 0)
 
 
 class CountedHistory:

@@ -18,7 +18,7 @@ from barnabas import __version__
 from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import Connector
 from barnabas.spark.connectors.events.changes import ColumnSchema, TableSchema
-from barnabas.spark.connectors.polling.counted_history import CountedHistory, file_mark
+from barnabas.spark.connectors.polling.counted_history import CountedHistory, file_mark, read_head
 from barnabas.spark.connectors.polling.duckdb_values import is_text, staged_type, to_column
 from barnabas.spark.connectors.polling.errors import DatabaseLockedError, PolledTableError, PollingError
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
@@ -124,8 +124,7 @@ class DuckdbDatabase(CountedHistory):
     def count(self) -> int | None:
         """The number of checkpoints, in the newer one of the two headers; None if the file is encrypted. Source:
         DuckDB's `single_file_block_manager.cpp`."""
-        with Path(self._path).open("rb") as file:
-            begin = file.read(3 * _HEADER_BYTES)
+        begin = read_head(Path(self._path), 3 * _HEADER_BYTES)
         if len(begin) < 3 * _HEADER_BYTES or begin[8:12] != b"DUCK" or struct.unpack_from("<Q", begin, 20)[0] & 1:
             return None
         return max(int(struct.unpack_from("<Q", begin, place * _HEADER_BYTES + 8)[0]) for place in (1, 2))

@@ -19,7 +19,7 @@ from barnabas.spark.connectors.capture.options import CaptureOptions
 from barnabas.spark.connectors.capture.ports import Connector
 from barnabas.spark.connectors.events.changes import ColumnSchema, TableSchema
 from barnabas.spark.connectors.option_rows import ConnectorOption
-from barnabas.spark.connectors.polling.counted_history import CountedHistory, file_mark
+from barnabas.spark.connectors.polling.counted_history import CountedHistory, file_mark, read_head
 from barnabas.spark.connectors.polling.errors import DatabaseLockedError, PolledTableError, PollingError
 from barnabas.spark.connectors.polling.options import PollingOptions, TableKind, parse_polling_options
 from barnabas.spark.connectors.polling.output import QUERY, make_polled_output, polled_columns
@@ -158,8 +158,7 @@ class SqliteDatabase(CountedHistory):
 
     def count(self) -> int | None:
         """The file change counter. Source: SQLite's "Database File Format", 1.3.7."""
-        with Path(self._path).open("rb") as file:
-            return int.from_bytes(file.read(_COUNTER.stop)[_COUNTER])
+        return int.from_bytes(read_head(Path(self._path), _COUNTER.stop)[_COUNTER])
 
     def rows(self, statement: Statement, doing: str) -> list[tuple[Any, ...]]:
         with self._readable(doing) as connection:
