@@ -44,6 +44,7 @@ from barnabas.spark.connectors.sql.sinks.statements import create_stage, display
 
 _POSTGRES: Final = Dialect.POSTGRES
 CONNECT_TIMEOUT_S: Final = 10
+DROP_TIMEOUT_S: Final = 5
 _OPTIONS: Final = (
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c timezone=UTC"
     " -c datestyle=ISO,MDY -c bytea_output=hex -c standard_conforming_strings=on -c client_min_messages=warning"
@@ -164,7 +165,8 @@ class PostgresSinkSession:
 
     def drop_stages(self, names: Sequence[str]) -> None:
         paths = [quote_table(_POSTGRES, own_path(self._options, name)) for name in dict.fromkeys(names)]
-        if paths:
+        if paths:  # the session of a host that has vanished may hold a lock for hours
+            self.run(Statement(f"SET lock_timeout = '{DROP_TIMEOUT_S}s'"), "dropping staging tables")
             self.run(Statement(f"DROP TABLE IF EXISTS {', '.join(paths)}"), "dropping staging tables")
 
     def close(self) -> None:

@@ -81,9 +81,14 @@ class SqlTarget(msgspec.Struct, frozen=True):
                 doing = f"adding the column {IDENTITY} to the ledger of micro-batches"
                 self._upgrade(session, path, IDENTITY, upgrade_ledger(self.options.dialect, path), doing)
             found = orphans(session.list_stages(), query_id, int(time.time()))
-            if found:
-                session.drop_stages(found)
-                log.info("%d staging tables of earlier attempts are dropped", len(found))
+            for name in found:
+                try:
+                    session.drop_stages([name])
+                    log.info("the staging table %s of an earlier attempt is dropped", name)
+                except DatabaseConflictError as error:
+                    log.warning(
+                        "the staging table %s of an earlier attempt stays until the next batch: %s", name, error
+                    )
 
     def open_stage(self, attempt: AttemptId) -> Stage:
         return SqlStage(self.options, attempt)
