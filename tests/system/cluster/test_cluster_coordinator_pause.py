@@ -62,6 +62,7 @@ def test_requests_behind_a_paused_coordinator_go_to_its_successor(tmp_path: Path
 
             wait_until(has_read_all, "the group has read every record", progress=lambda: len(seen))
             first.commit()
+            second.partitions_for("t")  # it knows the cluster: how to find it beside a paused broker is not in question
             paused = coordinator_of(admin, "g")
             cluster.node(paused).pause()
             try:

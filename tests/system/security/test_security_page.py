@@ -30,6 +30,7 @@ from barnabas.testing.ports import free_ports
 from barnabas.testing.process import BrokerProcess
 from barnabas.testing.process_cluster import ConfiguredCluster
 from tests.progress import STANDSTILL_S, wait_until
+from tests.system.cli.conftest import module_of
 from tests.system.pages import DOCS, section_of
 from tests.system.security.load import Load
 
@@ -53,7 +54,7 @@ def run(words: list[str], *more: str) -> str:
     if program.startswith("kafka-"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.argv", [*words, *more])
-            import_module(f"barnabas.cli.{program.replace('-', '.')}").main()
+            import_module(module_of(program)).main()
         return ""
     done = CliRunner().invoke(build_app((noun,)), [noun, *rest, *more])
     assert done.exit_code == 0, f"{words}: {done.output}"

@@ -45,6 +45,8 @@ class Coordinators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[tuple[CoordinatorType, str], int] = {}
+        self._former: dict[tuple[CoordinatorType, str], int] = {}
+        """The coordinators that were forgotten, until the next ones are known: other requests may still wait there."""
         self.moved_at: dict[int, float] = {}
         """The time at which each broker was last found to coordinate something no longer."""
 
@@ -63,7 +65,9 @@ class Coordinators:
         return found
 
     def forget(self, kind: CoordinatorType, key: str) -> None:
-        self._known.pop((kind, key), None)
+        former = self._known.pop((kind, key), None)
+        if former is not None:
+            self._former[kind, key] = former
 
     def note_error(self, kind: CoordinatorType, key: str, code: ErrorCode) -> None:
         """Drop the cached coordinator if `code`, the error of a response, means that the coordinator has moved."""
@@ -72,7 +76,8 @@ class Coordinators:
 
     def may_have_moved_from(self, broker_id: int) -> bool:
         """Whether this broker is the coordinator of anything, and there is another broker that may be its successor."""
-        return len(self._cluster.metadata.brokers) > 1 and broker_id in self._known.values()
+        places = (*self._known.values(), *self._former.values())
+        return len(self._cluster.metadata.brokers) > 1 and broker_id in places
 
     async def look_again(self, broker_id: int) -> None:
         """Look up again what this broker coordinates, because a request to the broker has no answer. Errors are
@@ -83,7 +88,8 @@ class Coordinators:
         """
         now = self._cluster.now
         for kind in CoordinatorType:
-            keys = [key for (known, key), at in self._known.items() if known is kind and at == broker_id]
+            places = self._former | self._known
+            keys = [key for (known, key), at in places.items() if known is kind and at == broker_id]
             if not keys:
                 continue
             del keys[KEYS_PER_REQUEST_MAX:]
@@ -133,9 +139,11 @@ class Coordinators:
     def _keep(self, kind: CoordinatorType, found: Coordinator) -> None:
         if found.node_id not in self._cluster.metadata.brokers:
             self._cluster.metadata.add_broker(BrokerAddress(found.node_id, found.host, found.port))
-        former = self._known.get((kind, found.key))
+        forgotten = self._former.pop((kind, found.key), None)
+        former = self._known.get((kind, found.key), forgotten)
         if former not in (None, found.node_id):
             self.moved_at[former] = self._cluster.now()
         if len(self._known) >= KEYS_MAX:
             self._known.clear()
+            self._former.clear()
         self._known[(kind, found.key)] = found.node_id
