@@ -18,6 +18,7 @@ from typing import Final
 from barnabas.client.admin import AsyncAdmin
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.security.credentials import PASSWORD_MECHANISMS
 from barnabas.protocol.transport.http.security import HttpSecurity
 from barnabas.protocol.transport.http.settings import METHOD, ROLES, USERS_FILE, read_http_security
 
@@ -30,7 +31,6 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 """The settings that only the registry has, each with its meaning."""
 _TIMEOUT_MS: Final = 10_000
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OWN_LOGIN: Final = ("sasl.jaas.config", "sasl.username", "sasl.password", "sasl_plain_username", "sasl_plain_password")
 
 
@@ -52,10 +52,10 @@ def build_security(
         unused = USERS_FILE if config.login.users_file is not None else ROLES
         raise ConfigError(f"{prefix}{unused} has no effect with {prefix}{USERS}=cluster. Remove one of them.")
     mechanism = str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "").upper()
-    if mechanism not in _MECHANISMS:
+    if mechanism not in PASSWORD_MECHANISMS:
         raise ConfigError(
             f"{prefix}{METHOD}=BASIC with {prefix}{USERS}=cluster needs a registry that logs in to Kafka with"
-            f" {', '.join(_MECHANISMS)}: set security.protocol, sasl.mechanism and the registry's own user."
+            f" {', '.join(PASSWORD_MECHANISMS)}: set security.protocol, sasl.mechanism and the registry's own user."
         )
     return HttpSecurity(config, time.monotonic, ClusterUsers(_login_to(settings)))
 

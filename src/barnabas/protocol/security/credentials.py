@@ -8,6 +8,8 @@ from msgspec import Struct
 
 SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """The number of each SCRAM mechanism in requests and in metadata records (`ScramMechanism`)."""
+PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
+"""The mechanisms whose clients have a user name and a password."""
 SCRAM_ITERATIONS_MIN: Final = 4096
 SCRAM_ITERATIONS_MAX: Final = 16_384
 SCRAM_SALT_BYTES: Final = 18

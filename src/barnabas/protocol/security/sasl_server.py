@@ -20,7 +20,12 @@ from msgspec import Struct
 
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security import scram
-from barnabas.protocol.security.credentials import SCRAM_ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential
+from barnabas.protocol.security.credentials import (
+    PASSWORD_MECHANISMS,
+    SCRAM_ITERATIONS_MIN,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+)
 from barnabas.protocol.security.kerberos.exchange import GssContext, GssError, GssServerExchange
 from barnabas.protocol.security.kerberos.names import KerberosNameError, KerberosShortNamer, parse_kerberos_name
 from barnabas.protocol.security.oauth.messages import (
@@ -32,7 +37,7 @@ from barnabas.protocol.security.oauth.messages import (
 )
 from barnabas.protocol.security.oauth.tokens import BearerToken, TokenError
 
-SUPPORTED_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER", "GSSAPI")
+SUPPORTED_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 NONCE_BYTES: Final = 18
 _WRONG_ID: Final = "Authentication failed: Client requested an authorization id that is different from username"
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from barnabas.core.config import ConfigError
 from barnabas.protocol.security.config import GSSAPI, OAUTHBEARER, SaslConfig, SecurityConfig, TlsConfig
+from barnabas.protocol.security.credentials import PASSWORD_MECHANISMS
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def link_security(client: Mapping[str, str]) -> SecurityConfig:
@@ -70,7 +70,7 @@ def _sasl(client: Mapping[str, str]) -> SaslConfig:
 
         login = read_kerberos_login(options, client.get("sasl.kerberos.service.name"))
         return SaslConfig(GSSAPI, login.principal, kerberos=login)
-    if mechanism not in _PASSWORDS:
+    if mechanism not in PASSWORD_MECHANISMS:
         raise ConfigError(f"sasl.mechanism={mechanism} is not supported.")
     if entry is None or entry.username is None or entry.password is None:
         raise ConfigError(
