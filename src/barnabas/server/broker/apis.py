@@ -1,10 +1,11 @@
 """Table: the APIs that brokers and controllers serve, one row each: versions, handler, scheduling, rights.
 
-ApiVersions, the tables of the listeners, the authorization of requests and the pages of docs/reference are derived from
-the rows. An API without a row, or without an entry for the kind of listener at which a request arrives, is neither
-advertised nor served. On the controllers' listener (`controller.listener.names`) brokers register, send heartbeats,
-change the in-sync replicas of their partitions and forward requests of their clients, and controllers replicate the
-metadata log. An AdminClient with `bootstrap.controllers` may connect to it, too (KIP-919).
+ApiVersions, the tables of the listeners, the authorization of requests, docs/COMPATIBILITY.md and the table of rights
+in docs/SECURITY.md are derived from the rows. An API without a row, or without an entry for the kind of listener at
+which a request arrives, is neither advertised nor served. On the controllers' listener (`controller.listener.names`)
+brokers register, send heartbeats, change the in-sync replicas of their partitions and forward requests of their
+clients, and controllers replicate the metadata log. An AdminClient with `bootstrap.controllers` may connect to it, too
+(KIP-919).
 
 The handler of an API is `handle` in the module of the API's name in a folder of `broker.handlers`; a handler that only
 forwards is the function of the API's name in the folder's `forwards.py`. A handler is imported with the first request

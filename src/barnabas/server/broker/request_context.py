@@ -1,4 +1,5 @@
-"""Value: the context in which a handler serves a request: its header, its client and the time of its arrival."""
+"""Value: the context in which a handler serves a request: its header, its client and the time of its arrival; and what
+the handler, the authorization and the quotas report to the dispatcher besides the response."""
 
 from __future__ import annotations
 

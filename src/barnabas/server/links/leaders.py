@@ -20,7 +20,7 @@ from barnabas.protocol.wire.messages.read_link import ReadLinkRequest, ReadLinkR
 from barnabas.protocol.wire.messages.read_mirror_state import ReadMirrorStateRequest, ReadMirrorStateResponse
 from barnabas.protocol.wire.messages.write_mirror_state import WriteMirrorStateRequest, WriteMirrorStateResponse
 from barnabas.server.broker.forward import ControllerChannel
-from barnabas.server.broker.links import Links
+from barnabas.server.broker.handlers.links.port import Links
 from barnabas.server.links.coordination.values import NO_STATE, STOPPED
 from barnabas.server.links.coordination.wire_forms import link_of, state_data_of, stored_of
 from barnabas.server.links.fetching.ports import MirrorPartition, SourceRequests

@@ -35,12 +35,12 @@ from barnabas.server.broker.handlers.admin.port import AdminPort
 from barnabas.server.broker.handlers.cluster.port import ClusterPort
 from barnabas.server.broker.handlers.data.port import DataPort
 from barnabas.server.broker.handlers.groups.port import GroupsPort
+from barnabas.server.broker.handlers.links.port import Links
 from barnabas.server.broker.handlers.maintenance.port import MaintenancePort
 from barnabas.server.broker.handlers.security.port import SecurityPort
 from barnabas.server.broker.handlers.shares.port import SharesPort
 from barnabas.server.broker.handlers.telemetry.port import TelemetryPort
 from barnabas.server.broker.handlers.transactions.port import TransactionsPort
-from barnabas.server.broker.links import Links
 from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
 from barnabas.server.broker.served import ServedApis

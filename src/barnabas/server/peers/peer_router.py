@@ -14,8 +14,8 @@ from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.broker.auto_create import AutoTopicCreation
 from barnabas.server.broker.config import HasBrokerConfig
 from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.handlers.links.port import Links
 from barnabas.server.broker.handlers.transactions.port import TransactionsPort
-from barnabas.server.broker.links import Links
 from barnabas.server.coordination.share.service import ShareCoordinator
 from barnabas.server.metadata.ports import ImageView
 from barnabas.server.peers.peers import PeerSender

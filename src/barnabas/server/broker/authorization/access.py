@@ -43,7 +43,7 @@ class ApiAccess(Struct, frozen=True):
     cluster_operation: AclOperation | None = None
     """The operation on the cluster that the whole request needs."""
     guard: str = ""
-    """`module.function` in `guards/`."""
+    """A module of `guards/`, whose function of the API's name is the guard, or else `module.function`."""
     granted: str = ""
     """`module.function` in `guards/`: builds the handler of requests that were allowed before, and need no guard. For
     APIs whose every microsecond counts."""

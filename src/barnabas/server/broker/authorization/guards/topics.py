@@ -1,7 +1,7 @@
 """Machine: the authorization of requests about topics and their records.
 
 A guard has the form `guard(port, auth, request)`. It removes the entries that the client may not use from the
-request, and returns what it has decided (`authorization/outcomes.py`).
+request, and returns its decision (`authorization/outcomes.py`).
 
 A topic is checked before it is looked for: a client without rights cannot find out whether the topic exists.
 """

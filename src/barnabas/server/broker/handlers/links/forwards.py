@@ -9,7 +9,7 @@ from barnabas.protocol.wire.messages.describe_mirrors import DescribeMirrorsRequ
 from barnabas.protocol.wire.messages.read_link import ReadLinkRequest, ReadLinkResponse
 from barnabas.protocol.wire.messages.read_mirror_state import ReadMirrorStateRequest, ReadMirrorStateResponse
 from barnabas.protocol.wire.messages.write_mirror_state import WriteMirrorStateRequest, WriteMirrorStateResponse
-from barnabas.server.broker.links import Links
+from barnabas.server.broker.handlers.links.port import Links
 from barnabas.server.broker.request_context import RequestContext
 
 

@@ -1,4 +1,4 @@
-"""Port: cluster links, as the request handlers use them. `node/links` implements it."""
+"""Port: cluster links, as the request handlers use them. `server/links/requests.py` implements it."""
 
 from __future__ import annotations
 
