@@ -334,8 +334,9 @@ def published(rows: Sequence[Row], before: Mapping[str, Row]) -> Sheet:
         ))  # fmt: skip
     load = f"{min((row.load for row in rows), default=0):.1f} to {max((row.load for row in rows), default=0):.1f}"
     title = (
-        "A client with a connection of its own produces a record every 10 ms: median and 99th percentile of its "
-        f"latency, while nobody attacks and beside one attack each. Each processor had {load} processes to run."
+        "The bystander is a client that produces a record every 10 ms over a connection of its own. The table has the "
+        "median and the 99th percentile of its latency, while nobody attacks and beside one attack each. Each "
+        f"processor had {load} processes to run."
     )
     heading = (
         "clients send", "before", "memory before", "quiet", "under attack", "longest turn, CPU", "peak memory",

@@ -190,7 +190,7 @@ class _Flow(FlowControl):
         if self._reading.is_closing():
             return
         self.read_paused = self.is_paused or self._is_held
-        if self.read_paused:  # uvicorn resumes the transport itself at the end of a body that nobody waits for
+        if self.read_paused:  # also if the transport reads: uvicorn resumes it when a body ends after its response
             self._reading.pause_reading()
         else:
             self._reading.resume_reading()

@@ -7,6 +7,7 @@ server's directory, has the same marks, and a smaller count.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
@@ -44,12 +45,12 @@ def read_head(path: Path, size: int) -> bytes:
     return os.pread(kept[1], size, 0)
 
 
-class CountedHistory:
+class CountedHistory(ABC):
     """The base of a PolledDatabase that counts its changes."""
 
+    @abstractmethod
     def count(self) -> int | None:
         """A number that each change makes larger, or at least no smaller, also after a crash; None if it is unknown."""
-        raise NotImplementedError
 
     def moment(self, table: PolledTable) -> Marks:
         count = self.count()

@@ -84,7 +84,7 @@ class RequestCosts:
 
 
 class _RawConnection(asyncio.Protocol):
-    """A connection that sends bytes, and reads the answers only if it is told to."""
+    """A connection that sends bytes. Without `on_answer`, the connection never reads an answer."""
 
     def __init__(self, client_id: str, on_answer: Callable[[_RawConnection], None] | None = None) -> None:
         self.wire = ClientConnection(client_id)
